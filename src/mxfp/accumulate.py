@@ -85,7 +85,9 @@ class Accumulator(ABC):
         """The last state -> the result: tensor scales applied, NaN and infinite terms in their place."""
         dtype = self.result_dtype
         if isinstance(state, Fixed):
-            result = round_integers(state.integers, state.exponent, dtype)
+            significand, exponent = terms.factor
+            integers = state.integers if significand == 1 else state.integers.astype(object) * significand
+            result = round_integers(integers, state.exponent + exponent, dtype)
         else:
             result = state if terms.factor == (1, 0) else _scaled(state, terms.factor, dtype)
         return self.place_specials(np.asarray(result), terms)
@@ -102,6 +104,8 @@ class Accumulator(ABC):
 
     def __str__(self) -> str:
         """As `parse` reads it."""
+        if self == BLACKWELL_MXFP4:
+            return "blackwell"
         parts = [str(getattr(self, f.name)) for f in fields(self)]
         return ":".join([_NAMES[type(self)], *parts])
 
@@ -131,7 +135,7 @@ def _exact_float64(terms: Terms, k: int) -> Floats:
 
 
 def _add(state: AnyFloats, terms: Terms, k: int, dtype: np.dtype[Any]) -> AnyFloats:
-    """state + term k, exactly, then one rounding to dtype."""
+    """State + term k, exactly, then one rounding to dtype."""
     wide = state.astype(np.float64)
     if terms.bits <= 54:
         term = _exact_float64(terms, k)
@@ -179,10 +183,10 @@ class Exact(_FloatAccumulator):
         """Add each term to a register as wide as it takes."""
         if not len(terms):
             return
-        lowest = np.min(terms.exponents, where=terms.sums != 0, initial=1 << 20)
-        highest = np.max(terms.exponents, where=terms.sums != 0, initial=-(1 << 20))
-        lowest = min(int(lowest), int(highest))
-        spread = max(int(highest) - lowest, 0)
+        nonzero = np.asarray(terms.sums != 0, np.bool_)
+        highest = int(np.max(terms.exponents, where=nonzero, initial=-(1 << 20)))
+        lowest = min(int(np.min(terms.exponents, where=nonzero, initial=1 << 20)), highest)
+        spread = highest - lowest
         kind: Any = np.int64 if terms.bits + spread + len(terms).bit_length() <= INT64_BITS else object
         total = np.zeros(terms.sums.shape[:-1], kind)
         for k in range(len(terms)):
@@ -190,12 +194,6 @@ class Exact(_FloatAccumulator):
             shift = np.where(sums != 0, terms.exponents[..., k] - lowest, 0).astype(kind)
             total = total + (sums << shift)
             yield Step(f"block {k}", Fixed(terms.sums[..., k], terms.exponents[..., k]), Fixed(total, lowest))
-
-    def finish(self, state: AnyFloats | Fixed, terms: Terms) -> AnyFloats:
-        """Tensor scales come before the only rounding."""
-        if isinstance(state, Fixed) and terms.factor != (1, 0):
-            state = Fixed(state.integers.astype(object) * terms.factor[0], state.exponent + terms.factor[1])
-        return super().finish(state, terms)
 
 
 @dataclass(frozen=True)
@@ -301,8 +299,10 @@ class FixedPoint(Accumulator):
         small = max(terms.bits + max(left, 0), self.width) + 2 <= INT64_BITS
         kind: Any = np.int64 if small else object
         register = np.zeros(terms.sums.shape[:-1], kind)
+        finite = True if terms.specials is None else ~(terms.specials != 0).any(axis=-1)
         for k in range(len(terms)):
-            aligned = _shift(terms.sums[..., k].astype(kind), shifts[..., k], self.rounding)
+            sums = np.where(finite, terms.sums[..., k], 0).astype(kind)
+            aligned = _shift(sums, shifts[..., k], self.rounding)
             register = self._held(register + aligned, k)
             yield Step(f"block {k}", Fixed(aligned, self.lsb_exponent), Fixed(register, self.lsb_exponent))
 

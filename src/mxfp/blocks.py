@@ -123,7 +123,7 @@ class BlockArray:
         return packed + self.scales.size + 4 * self.format.tensor_scale
 
     @property
-    def T(self) -> BlockArray:  # noqa: N802 - numpy's name
+    def T(self) -> BlockArray:
         """The transpose; the block axis goes along."""
         return BlockArray(
             self.codes.T,
@@ -174,7 +174,9 @@ class BlockArray:
         scales = np.moveaxis(self.scales, self.block_axis, -1).reshape(-1, self.scales.shape[self.block_axis])
         shown = first[: min(self.format.block, 16)]
         one = BlockArray(shown, scales[0, :1], self.format, -1, self.tensor_scale)
-        digits = "".join(f"{c:x}" for c in shown) if self.format.element.bits == 4 else shown.tobytes().hex(" ")
+        digits = (
+            "".join(f"{c:x}" for c in shown) if self.format.element.bits == 4 else shown.tobytes().hex(" ")
+        )
         more = " …" if first.size > shown.size else ""
         values = " ".join(f"{v:g}" for v in dequantize(one, dtype=np.float64))
         extra = " …" if scales.size > 4 else ""
@@ -340,7 +342,7 @@ def _quantize_slab(
     given = _into_blocks(x, fmt.block)
     values = to_float64(given)
     infinite = np.isinf(values)
-    marked = np.isnan(values).any(axis=-1)
+    marked = np.logical_or.reduce(np.isnan(values), axis=-1)
     if nonfinite == "nan":
         marked |= infinite.any(axis=-1)
     finite = np.isfinite(values)
@@ -353,7 +355,9 @@ def _quantize_slab(
         else:
             exponent = scale.exponents(amax, fmt.element, rule)
         scales = scale.power_of_two_codes(exponent, amax, fmt.scale)
-    scales[marked] = fmt.scale.nan_code
+    only_infinite = (amax == 0) & infinite.any(axis=-1)
+    scales = np.where(only_infinite, int(fmt.scale.has_zero), scales)
+    scales = np.where(marked, fmt.scale.nan_code, scales).astype(np.uint8)
     values = np.where(marked[..., None], 0.0, values)
     factors = scale.scale_factors(scales, fmt.scale, tensor_scale)[..., None]
     if draw is not None:

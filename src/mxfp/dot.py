@@ -178,7 +178,9 @@ def _specials(a: Operand, b: Operand, *, outer: bool) -> Floats | None:
     x, y = a.values, b.values
     with np.errstate(invalid="ignore"):
         if outer:
-            total = np.stack([(x[:, None] * y[n][None, None]).sum(axis=-1)[:, 0] for n in range(len(y))], axis=1)
+            total = np.stack(
+                [(x[:, None] * y[n][None, None]).sum(axis=-1)[:, 0] for n in range(len(y))], axis=1
+            )
         else:
             total = (x * y).sum(axis=-1)
     return np.where(np.isfinite(total), 0.0, total)
@@ -231,9 +233,9 @@ def _fit(sums: NDArray[Any], width: int, overflow: Overflow) -> NDArray[Any]:
         return sums
     if overflow == "raise":
         first = tuple(int(i) for i in np.argwhere(outside)[0])
+        which = f"block {first[-1]}" + (f" of dot product {first[:-1]}" if len(first) > 1 else "")
         raise WidthError(
-            f"block {first[-1]}{f' of dot product {first[:-1]}' if len(first) > 1 else ''}: the sum of products "
-            f"{sums[first]} does not fit signed {width} bits ({low} … {high})"
+            f"{which}: the sum of products {sums[first]} does not fit signed {width} bits ({low} … {high})"
         )
     if width > INT64_BITS:
         sums = sums.astype(object)
@@ -268,7 +270,9 @@ def block_dots(
     """
     check_pair(a, b)
     check_choice(overflow, OVERFLOWS, "overflow")
-    if width is not None and (isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 1):
+    if width is not None and (
+        isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 1
+    ):
         raise ValueError(f"width is a number of bits, 1 or more, got {width!r}")
     for side, q in (("a", a), ("b", b)):
         if q.block_axis != q.ndim - 1:

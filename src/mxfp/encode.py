@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .formats import BlockFormat, Codes, ElementFormat, Floats, check_codes, element_of
 from .floats import check_subnormals, float_dtype, real_array, round_float64, to_float64
+from .formats import BlockFormat, Codes, ElementFormat, Floats, check_codes, element_of
 
 Rounding = Literal["nearest_even", "nearest_away", "toward_zero", "stochastic"]
 """How a value between two codes becomes one of them (contract §2)."""
@@ -128,7 +128,7 @@ def encode(
     if rng is not None:
         draw = draws(draw_key(rng), np.arange(values.size, dtype=np.uint64).reshape(values.shape))
     codes = encode_scaled(values, element, rounding, draw)
-    return np.where(nan, element.nan_code, codes).astype(np.uint8) if nan.any() else codes
+    return codes if element.nan_code is None else np.where(nan, element.nan_code, codes).astype(np.uint8)
 
 
 def decode(codes: Any, fmt: ElementFormat | BlockFormat, *, dtype: Any = np.float32) -> NDArray[Any]:

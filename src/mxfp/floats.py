@@ -19,7 +19,7 @@ from .formats import Floats
 
 BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 FLOAT_DTYPES: Final = (np.dtype(np.float16), BFLOAT16, np.dtype(np.float32), np.dtype(np.float64))
-NAN_BITS: Final = {
+NAN_BITS: Final[dict[np.dtype[Any], Any]] = {
     np.dtype(np.float16): np.uint16(0x7E00),
     BFLOAT16: np.uint16(0x7FC0),
     np.dtype(np.float32): np.uint32(0x7FC00000),
@@ -43,7 +43,8 @@ def float_dtype(dtype: Any) -> np.dtype[Any]:
         found = None
     if found is None or dtype is None or found.newbyteorder("=") not in FLOAT_DTYPES:
         raise TypeError(f"dtype must be float16, bfloat16, float32 or float64, got {dtype!r}")
-    return found.newbyteorder("=")
+    native: np.dtype[Any] = found.newbyteorder("=")
+    return native
 
 
 def real_array(x: Any, name: str = "x") -> NDArray[Any]:
@@ -72,7 +73,8 @@ def to_float64(x: NDArray[Any]) -> Floats:
         return x.astype(np.float64)
     if x.dtype.itemsize < 8:
         return x.astype(np.float64)
-    magnitude = np.where(x < 0, -x.astype(np.uint64), x.astype(np.uint64)) if x.dtype.kind == "i" else x
+    with np.errstate(over="ignore"):  # -2**63 as uint64 is its own magnitude
+        magnitude = np.where(x < 0, -x.astype(np.uint64), x.astype(np.uint64))
     shift = np.maximum(_bit_length(magnitude) - 53, 0).astype(np.uint64)
     kept = magnitude >> shift
     kept |= (kept << shift != magnitude).astype(np.uint64)
@@ -92,12 +94,12 @@ def _to_odd(rounded: Floats, error: Floats) -> Floats:
     inexact = (error != 0) & np.isfinite(rounded)
     if not inexact.any():
         return rounded
-    fix = inexact & (np.ascontiguousarray(rounded).view(np.int64) & 1 == 0)
+    fix = inexact & (np.asarray(rounded, order="C").view(np.int64) & 1 == 0)
     return np.where(fix, np.nextafter(rounded, np.copysign(np.inf, error)), rounded)
 
 
 def add_to_odd(a: Floats, b: Floats) -> Floats:
-    """a + b of float64 arrays, rounded to odd; its error is found by Knuth's TwoSum.
+    """A + b of float64 arrays, rounded to odd; its error is found by Knuth's TwoSum.
 
     >>> float(add_to_odd(np.array(1.0), np.array(2.0**-80))) == 1 + 2.0**-52
     True
@@ -109,7 +111,7 @@ def add_to_odd(a: Floats, b: Floats) -> Floats:
 
 
 def divide_to_odd(x: Floats, divisor: Floats) -> Floats:
-    """x / divisor of float64 arrays, rounded to odd; the divisor is positive with at most 28 bits.
+    """X / divisor of float64 arrays, rounded to odd; the divisor is positive with at most 28 bits.
 
     The remainder x - q * divisor is exact: q is cut into three parts of 18 bits, whose products with
     the divisor are exact, and so is each subtraction.

@@ -28,8 +28,8 @@ def to_integers(codes: Any, fmt: ElementFormat | BlockFormat) -> Integers:
     if not element.finite[checked].all():
         first = tuple(int(i) for i in np.argwhere(~element.finite[checked])[0])
         raise ValueError(
-            f"{element.name} code {int(checked[first])} at index {first} is {element.values[checked[first]]}, "
-            "which has no integer"
+            f"{element.name} code {int(checked[first])} at index {first} is "
+            f"{element.values[checked[first]]}, which has no integer"
         )
     return element.integers[checked]
 

@@ -70,7 +70,9 @@ def matmul(
 
 def _check_shapes(a: BlockArray, b: BlockArray) -> tuple[int, ...]:
     """The batch shape; ValueError where shapes or block axes do not match."""
-    both = f"a is {a.format.name} {a.shape} along axis {a.axis}, b is {b.format.name} {b.shape} along axis {b.axis}"
+    both = ", ".join(
+        f"{name} is {q.format.name} {q.shape} along axis {q.axis}" for name, q in (("a", a), ("b", b))
+    )
     wanted_a, wanted_b = a.ndim - 1, max(b.ndim - 2, 0)
     if a.block_axis != wanted_a or b.block_axis != wanted_b:
         raise ValueError(
@@ -82,7 +84,9 @@ def _check_shapes(a: BlockArray, b: BlockArray) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
-        raise ValueError(f"{both}; their leading axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast") from None
+        raise ValueError(
+            f"{both}; their leading axes {a.shape[:-2]} and {b.shape[:-2]} do not broadcast"
+        ) from None
 
 
 def _rows_last(q: BlockArray, axis: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -130,4 +134,3 @@ def multiply_count(a: BlockArray, b: BlockArray) -> int:
     rows = a.shape[-2] if a.ndim > 1 else 1
     columns = b.shape[-1] if b.ndim > 1 else 1
     return math.prod(batch) * rows * columns * a.shape[-1]
-

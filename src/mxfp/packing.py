@@ -81,7 +81,7 @@ def pack(codes: Any, fmt: ElementFormat | BlockFormat, *, order: Order = "pairs"
         return checked.copy()
     if element.bits == 4:
         even = _padded(checked, 2)
-        return even[..., 0::2] | even[..., 1::2] << 4
+        return np.asarray(even[..., 0::2] | even[..., 1::2] << 4, np.uint8)
     count = checked.shape[-1]
     bits = np.unpackbits(checked[..., None], axis=-1, count=element.bits, bitorder="little")
     stream = bits.reshape(*checked.shape[:-1], count * element.bits)
@@ -104,7 +104,11 @@ def unpack(
     check_choice(order, ORDERS, "order")
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
         raise ValueError(f"count is the number of codes along the last axis, got {count!r}")
-    data = np.frombuffer(data, np.uint8) if isinstance(data, (bytes, bytearray, memoryview)) else np.asarray(data)
+    data = (
+        np.frombuffer(data, np.uint8)
+        if isinstance(data, (bytes, bytearray, memoryview))
+        else np.asarray(data)
+    )
     if data.dtype != np.uint8 or data.ndim == 0:
         raise TypeError(f"packed data is uint8 of at least one dimension, got {data.dtype} {data.shape}")
     expected = packed_length(int(count), fmt, order=order)
@@ -120,13 +124,13 @@ def unpack(
         bits = np.unpackbits(data, axis=-1, bitorder="little")
         whole = bits.shape[-1] // element.bits
         bits, rest = bits[..., : whole * element.bits], bits[..., whole * element.bits :]
-        codes = np.packbits(
-            bits.reshape(*data.shape[:-1], whole, element.bits), axis=-1, bitorder="little"
-        )[..., 0]
+        codes = np.packbits(bits.reshape(*data.shape[:-1], whole, element.bits), axis=-1, bitorder="little")[
+            ..., 0
+        ]
         if rest.any():
             raise ValueError(f"bits beyond the {count} codes are set; is the count right?")
     if order == "halves":
         codes = _unswap_halves(codes, _halves_block(fmt))
     if codes[..., count:].any():
         raise ValueError(f"bits beyond the {count} codes are set; is the count right?")
-    return codes[..., :count]
+    return np.asarray(codes[..., :count], np.uint8)

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .formats import BlockFormat, Codes, ElementFormat, Floats, Integers, ScaleFormat, ScaleRule
 from .floats import round_float64
+from .formats import BlockFormat, Codes, ElementFormat, Floats, Integers, ScaleFormat, ScaleRule
 
 SCALE_RULES: Final[tuple[ScaleRule, ...]] = ("floor", "ceil", "rceil", "even", "search", "nearest")
 

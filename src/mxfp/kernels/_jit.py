@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from collections.abc import Callable
@@ -36,11 +37,10 @@ def parallel_kernel(function: Function) -> Function:
     return guarded  # type: ignore[return-value]
 
 
-def _cached(decorator: Callable[[Function], Function], function: Function) -> Function:
-    compiled: Any = decorator(function)
+def _cached(decorator: Any, function: Function) -> Function:
+    compiled = decorator(function)
     if hasattr(compiled, "enable_caching"):  # not with NUMBA_DISABLE_JIT
-        try:
+        # A read-only installation without a cache directory to write to compiles anew in each process.
+        with contextlib.suppress(RuntimeError, OSError):
             compiled.enable_caching()
-        except (RuntimeError, OSError):  # a read-only installation and no cache directory to write to
-            pass
-    return compiled  # type: ignore[no-any-return]
+    return compiled

@@ -63,23 +63,24 @@ def _widened(x: NDArray[Any]) -> NDArray[Any]:
 
 
 @parallel_kernel
-def _quantize(  # noqa: ANN202, D103
-    x,  # noqa: ANN001
+def _quantize(
+    x: Any,
     block: int,
     bias: int,
     nan_code: int,
     emax: int,
     step: float,
-    starts: NDArray[np.float64],
-    magnitudes: NDArray[np.float64],
-    negated: NDArray[np.uint8],
+    starts: Any,
+    magnitudes: Any,
+    negated: Any,
     saturate: bool,
     stochastic: bool,
-    key: np.uint64,
+    key: Any,
     inner: int,
-    codes: NDArray[np.uint8],
-    scales: NDArray[np.uint8],
-):
+    codes: Any,
+    scales: Any,
+) -> None:
+    """Every block by itself: amax, scale code, then one search per element."""
     rows, length = x.shape
     per_row = scales.shape[1]
     for n in numba.prange(rows * per_row):
@@ -132,14 +133,8 @@ def dequantize_rows(codes: Codes, scales: Codes, fmt: BlockFormat, out: NDArray[
 
 
 @parallel_kernel
-def _dequantize(  # noqa: ANN202, D103
-    codes: NDArray[np.uint8],
-    scales: NDArray[np.uint8],
-    values: NDArray[np.float64],
-    factors: NDArray[np.float64],
-    block: int,
-    out,  # noqa: ANN001
-):
+def _dequantize(codes: Any, scales: Any, values: Any, factors: Any, block: int, out: Any) -> None:
+    """Every block by itself: value times scale in float64, then the rounding of the store."""
     rows, length = codes.shape
     per_row = scales.shape[1]
     for n in numba.prange(rows * per_row):
@@ -148,4 +143,4 @@ def _dequantize(  # noqa: ANN202, D103
         factor = factors[scales[row, n - row * per_row]]
         for k in range(first, min(first + block, length)):
             value = values[codes[row, k]] * factor
-            out[row, k] = value if value == value else math.nan
+            out[row, k] = math.nan if math.isnan(value) else value

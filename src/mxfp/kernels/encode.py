@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
 
 from ._jit import kernel
 
 
 @kernel
-def count_starts(magnitude: float, starts: NDArray[np.float64]) -> int:
+def count_starts(magnitude: Any, starts: Any) -> int:
     """How many starts lie at or below the magnitude: its code. See `mxfp.encode.starts`."""
     low = 0
     high = starts.size
@@ -24,7 +25,7 @@ def count_starts(magnitude: float, starts: NDArray[np.float64]) -> int:
 
 
 @kernel
-def draw(key: np.uint64, index: np.uint64) -> np.uint64:
+def draw(key: Any, index: Any) -> Any:
     """The 32-bit draw of element `index`. See `mxfp.encode.draws`."""
     z = key + (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -33,7 +34,7 @@ def draw(key: np.uint64, index: np.uint64) -> np.uint64:
 
 
 @kernel
-def goes_up(magnitude: float, low: float, high: float, drawn: np.uint64) -> bool:
+def goes_up(magnitude: Any, low: Any, high: Any, drawn: Any) -> Any:
     """Whether stochastic rounding takes the upper neighbour. See `mxfp.encode.encode_scaled`."""
     chance = np.float64(drawn + np.uint64(1)) * 2.0**-32
     return chance <= (magnitude - low) / (high - low)

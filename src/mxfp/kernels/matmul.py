@@ -48,12 +48,15 @@ def multiply(
     """(M, K) and (N, K) codes with their scales -> out (M, N). See `mxfp.matmul._multiply`."""
     if not (out.size and codes_a.shape[1]):
         return
-    x, marked_a, exponents_a = _side(codes_a, scales_a, format_a)
-    y, marked_b, exponents_b = _side(codes_b, scales_b, format_b)
+    x, marked_a = _side(codes_a, scales_a, format_a)
+    y, marked_b = _side(codes_b, scales_b, format_b)
+    exponents_a, exponents_b = format_a.scale.exponents[scales_a], format_b.scale.exponents[scales_b]
     lsb = format_a.element.lsb_exponent + format_b.element.lsb_exponent
     block = format_a.block
     if isinstance(accumulator, Sequential):
-        _sequential(x, exponents_a + lsb, y, exponents_b, block, out)
+        # Powers of two whose product with a sum stays far inside float64, so that every term is exact.
+        powers_a, powers_b = np.ldexp(1.0, exponents_a + lsb), np.ldexp(1.0, exponents_b)
+        _sequential(x, powers_a, y, powers_b, block, out)
         result = out
     else:
         exact = np.empty(out.shape, np.float64)
@@ -65,33 +68,32 @@ def multiply(
     out[...] = result if marked is None else canonical_nan(result, marked)
 
 
-def _side(codes: Codes, scales: Codes, fmt: BlockFormat) -> tuple[NDArray[Any], Any, NDArray[np.int64]]:
-    """Codes and scales of rows -> small integers, NaN blocks, exponents."""
+def _side(codes: Codes, scales: Codes, fmt: BlockFormat) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Codes and scales of rows -> small integers (rows, K), and which blocks are NaN."""
     dtype = np.int8 if fmt.element.bits_of_integer <= 8 else np.int16
     integers = fmt.element.integers.astype(dtype)[codes]
-    return np.ascontiguousarray(integers), ~fmt.scale.finite[scales], fmt.scale.exponents[scales]
+    return np.ascontiguousarray(integers), ~fmt.scale.finite[scales]
 
 
 def _any_marked(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
     """(M, G), (N, G) NaN blocks -> (M, N) outputs that use one, or None if there are none at all."""
     if not (a.any() or b.any()):
         return None
-    marked: NDArray[np.bool_] = a.any(axis=1)[:, None] | b.any(axis=1)[None, :]
-    return marked
+    return np.logical_or.outer(a.any(axis=1), b.any(axis=1))
 
 
 @kernel
-def block_sum(x, y, m: int, n: int, first: int, last: int) -> int:  # noqa: ANN001
-    """The sum of products of one block, in int32. See `mxfp.dot.sums_of_products`."""
+def block_sum(x: Any, y: Any) -> Any:
+    """The sum of products of two vectors of small integers, in int32. See `mxfp.dot.sums_of_products`."""
     total = np.int32(0)
-    for k in range(first, last):
-        total += np.int32(x[m, k]) * np.int32(y[n, k])
+    for k in range(x.size):
+        total += np.int32(x[k]) * np.int32(y[k])
     return total
 
 
 @kernel
 def add_to_odd(a: float, b: float) -> float:
-    """a + b rounded to odd. See `mxfp.floats.add_to_odd`; a is never infinite here."""
+    """A + b rounded to odd. See `mxfp.floats.add_to_odd`; a is never infinite here."""
     total = a + b
     virtual = total - a
     error = (a - (total - virtual)) + (b - virtual)
@@ -104,23 +106,17 @@ def add_to_odd(a: float, b: float) -> float:
 
 
 @parallel_kernel
-def _sequential(  # noqa: ANN202, D103
-    x,  # noqa: ANN001
-    exponents_x: NDArray[np.int64],
-    y,  # noqa: ANN001
-    exponents_y: NDArray[np.int64],
-    block: int,
-    out: NDArray[np.float32],
-):
+def _sequential(x: Any, powers_x: Any, y: Any, powers_y: Any, block: int, out: Any) -> None:
+    """Every output by itself: block sums in order, each exact term added with one rounding."""
     rows, columns = out.shape
-    length = x.shape[1]
     for cell in numba.prange(rows * columns):
         m = cell // columns
         n = cell - m * columns
+        row, column = x[m], y[n]
         accumulator = np.float32(0.0)
-        for g in range(exponents_x.shape[1]):
-            total = block_sum(x, y, m, n, g * block, min(g * block + block, length))
-            term = math.ldexp(np.float64(total), exponents_x[m, g] + exponents_y[n, g])
+        for g in range(powers_x.shape[1]):
+            part = slice(g * block, min(g * block + block, row.size))
+            term = np.float64(block_sum(row[part], column[part])) * powers_x[m, g] * powers_y[n, g]
             if math.isinf(accumulator):
                 break
             accumulator = np.float32(add_to_odd(np.float64(accumulator), term))
@@ -128,20 +124,14 @@ def _sequential(  # noqa: ANN202, D103
 
 
 @parallel_kernel
-def _exact(  # noqa: ANN202, D103
-    x,  # noqa: ANN001
-    exponents_x: NDArray[np.int64],
-    y,  # noqa: ANN001
-    exponents_y: NDArray[np.int64],
-    block: int,
-    bits: int,
-    nearest: bool,
-    out: NDArray[np.float64],
-):
+def _exact(
+    x: Any, exponents_x: Any, y: Any, exponents_y: Any, block: int, bits: int, nearest: bool, out: Any
+) -> None:
+    """Every output by itself: one int64 where the terms fit, a register of limbs where they do not."""
     rows, columns = out.shape
     length = x.shape[1]
     groups = exponents_x.shape[1]
-    count_bits = int(math.ceil(math.log2(groups + 1)))
+    count_bits = math.ceil(math.log2(groups + 1))
     for m in numba.prange(rows):
         sums = np.zeros(groups, np.int64)
         limbs = np.zeros(2 + (bits + 2 * 256 + count_bits) // LIMB + 1, np.int64)
@@ -149,7 +139,8 @@ def _exact(  # noqa: ANN202, D103
             lowest = np.int64(1 << 20)
             highest = np.int64(-(1 << 20))
             for g in range(groups):
-                sums[g] = block_sum(x, y, m, n, g * block, min(g * block + block, length))
+                part = slice(g * block, min(g * block + block, length))
+                sums[g] = block_sum(x[m, part], y[n, part])
                 if sums[g] != 0:
                     exponent = exponents_x[m, g] + exponents_y[n, g]
                     lowest = min(lowest, exponent)
@@ -174,10 +165,10 @@ def _exact(  # noqa: ANN202, D103
 
 
 @kernel
-def _round_limbs(total: int, exponent: int, limbs: NDArray[np.int64], wide: bool, nearest: bool) -> float:
+def _round_limbs(total: Any, exponent: Any, limbs: Any, wide: bool, nearest: bool) -> float:
     """A register of limbs (or one int64) * 2**exponent -> float64, nearest even or rounded to odd."""
-    negative = False
-    sticky = False
+    negative: Any = False
+    sticky: Any = False
     if wide:
         carry = np.int64(0)
         for i in range(limbs.size):

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write a Report to a directory: report.md, report.json and figures, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from .measure import Report
+from .tables import Table, headline, tables
+
+
+def markdown(report: Report, pictures: Mapping[str, str] | None = None) -> str:
+    """A Report -> Markdown text; `pictures` maps file names to what they show."""
+    lines = [f"# {report.format} on {report.layer}", "", headline(report) + "."]
+    if report.attribution:
+        lines += ["", f"Data: {report.attribution}."]
+    for table in tables(report):
+        lines += ["", f"## {table.title}", "", *_rows(table)]
+        if table.remark:
+            lines += ["", table.remark[0].upper() + table.remark[1:] + "."]
+    for name, caption in (pictures or {}).items():
+        lines += ["", f"## {caption}", "", f"![{caption}]({name})"]
+    m = report.machine
+    lines += ["", f"Measured with numpy {m.numpy}, numba {m.numba}, Python {m.python} by `mxfp report`.", ""]
+    return "\n".join(lines)
+
+
+def _rows(table: Table) -> list[str]:
+    def line(cells: tuple[str, ...]) -> str:
+        return f"| {' | '.join(cell or ' ' for cell in cells)} |"
+
+    return [line(table.columns), line(tuple("---" for _ in table.columns)), *map(line, table.rows)]
+
+
+def json_text(report: Report) -> str:
+    """A Report -> JSON text, one schema: mxfp-report/1."""
+    return json.dumps(report.as_dict(), indent=1, allow_nan=False) + "\n"
+
+
+def write(files: Mapping[str, bytes], directory: Path) -> None:
+    """Put all files into `directory`, made if need be, so that none is ever seen half-written.
+
+    A new directory appears with everything in it, by one rename; in one that exists each file is
+    replaced whole. Raises OSError where it cannot be written.
+    """
+    directory = directory.absolute()
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    try:
+        for name, content in files.items():
+            (staging / name).write_bytes(content)
+        if directory.exists():
+            for name in files:
+                os.replace(staging / name, directory / name)  # noqa: PTH105 - across the same folder, atomic
+        else:
+            staging.chmod(0o755)
+            staging.rename(directory)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -33,6 +33,8 @@ ShiftRounding = Literal["floor", "toward_zero", "nearest_even"]
 """What happens to the bits that a right shift drops."""
 SHIFT_ROUNDINGS: Final[tuple[ShiftRounding, ...]] = ("floor", "toward_zero", "nearest_even")
 
+INT64_EXACT: Final = 53
+"""Bits of an integer that float64 also holds, which is how its length is found."""
 _FLOAT32: Final = np.dtype(np.float32)
 _NAN_TENSOR_CORE: Final = np.uint32(0x7FFFFFFF)
 
@@ -70,16 +72,22 @@ class Accumulator(ABC):
         return None
 
     @abstractmethod
+    def _steps(self, terms: Terms) -> Iterator[Step]:
+        """Each step in order, for terms of at least two axes (numpy turns arrays of none into scalars)."""
+
     def steps(self, terms: Terms) -> Iterator[Step]:
         """Each step in order; the state of the last one, finished, is the result."""
+        for step in self._steps(_lifted(terms)):
+            yield step if terms.sums.ndim > 1 else _lowered(step)
 
     def __call__(self, terms: Terms) -> AnyFloats:
         """Terms (..., n) -> results (...)."""
         check_subnormals()
-        state: AnyFloats | Fixed = np.zeros(terms.sums.shape[:-1], self.result_dtype)
-        for step in self.steps(terms):
+        lifted = _lifted(terms)
+        state: AnyFloats | Fixed = np.zeros(lifted.sums.shape[:-1], self.result_dtype)
+        for step in self._steps(lifted):
             state = step.state
-        return self.finish(state, terms)
+        return self.finish(state, lifted).reshape(terms.sums.shape[:-1])
 
     def finish(self, state: AnyFloats | Fixed, terms: Terms) -> AnyFloats:
         """The last state -> the result: tensor scales applied, NaN and infinite terms in their place."""
@@ -108,6 +116,30 @@ class Accumulator(ABC):
             return "blackwell"
         parts = [str(getattr(self, f.name)) for f in fields(self)]
         return ":".join([_NAMES[type(self)], *parts])
+
+
+def _lifted(terms: Terms) -> Terms:
+    """The same terms with at least one leading axis."""
+    if terms.sums.ndim > 1:
+        return terms
+    return replace(
+        terms,
+        sums=terms.sums[None],
+        exponents=terms.exponents[None],
+        specials=None if terms.specials is None else terms.specials[None],
+        live=None if terms.live is None else terms.live[None],
+    )
+
+
+def _lowered(step: Step) -> Step:
+    """A step of lifted terms without its leading axis."""
+
+    def lower(x: Any) -> Any:
+        if isinstance(x, Fixed):
+            return Fixed(lower(x.integers), lower(x.exponent))
+        return x.reshape(x.shape[1:]) if isinstance(x, np.ndarray) and x.ndim else x
+
+    return Step(step.label, lower(step.added), lower(step.state))
 
 
 def _dtype_name(dtype: Any) -> str:
@@ -179,7 +211,7 @@ class Exact(_FloatAccumulator):
 
     dtype: Any = "float32"
 
-    def steps(self, terms: Terms) -> Iterator[Step]:
+    def _steps(self, terms: Terms) -> Iterator[Step]:
         """Add each term to a register as wide as it takes."""
         if not len(terms):
             return
@@ -211,7 +243,7 @@ class Sequential(_FloatAccumulator):
 
     dtype: Any = "float32"
 
-    def steps(self, terms: Terms) -> Iterator[Step]:
+    def _steps(self, terms: Terms) -> Iterator[Step]:
         """Add the terms in order."""
         dtype = self.result_dtype
         state: AnyFloats = np.zeros(terms.sums.shape[:-1], dtype)
@@ -229,7 +261,7 @@ class Pairwise(_FloatAccumulator):
 
     dtype: Any = "float32"
 
-    def steps(self, terms: Terms) -> Iterator[Step]:
+    def _steps(self, terms: Terms) -> Iterator[Step]:
         """Round the leaves, then halve their number until one is left."""
         if not len(terms):
             return
@@ -290,7 +322,7 @@ class FixedPoint(Accumulator):
         """The dtype of the result; the register itself is exact."""
         return float_dtype(self.dtype)
 
-    def steps(self, terms: Terms) -> Iterator[Step]:
+    def _steps(self, terms: Terms) -> Iterator[Step]:
         """Shift, add, and see what the register does with it."""
         if not len(terms):
             return
@@ -392,19 +424,22 @@ class Fused(Accumulator):
         """Products per term."""
         return self.group
 
-    def steps(self, terms: Terms) -> Iterator[Step]:
+    def _steps(self, terms: Terms) -> Iterator[Step]:
         """One alignment, exact addition and truncation per step."""
         per_step = self.step // self.group
         state: AnyFloats = np.zeros(terms.sums.shape[:-1], np.float32)
         live = terms.sums != 0 if terms.live is None else terms.live
+        scale_exponents = terms.scale_exponents
         for first in range(0, len(terms), per_step):
             part = slice(first, first + per_step)
             own, mantissa = self._split(state)
             alive = live[..., part]
-            scale = np.where(alive, terms.scale_exponents[..., part], self.zero_exponent)
+            scale = np.where(alive, scale_exponents[..., part], self.zero_exponent)
             largest = np.maximum(np.maximum(scale.max(axis=-1), own), self.zero_exponent)
             unit = (largest - self.fraction_bits)[..., None]
-            small = max(terms.bits, 25) + self.fraction_bits + per_step.bit_length() + 1 <= 53
+            # Bits of the largest aligned sum, and of c (one before its point); then those of adding them.
+            widest = self.fraction_bits + max(terms.bits + terms.unit, 2) + per_step.bit_length()
+            small = widest <= INT64_EXACT
             kind: Any = np.int64 if small else object
             sums = terms.sums[..., part].astype(kind)
             aligned = _shift(sums, np.where(alive, terms.exponents[..., part] - unit, 0), "toward_zero")

@@ -55,9 +55,9 @@ def _accuracy(report: Report) -> Table:
         "Accuracy against the exact product",
         ("product", "accumulator", "SQNR", "error %", "largest", "cosine", "acc. %"),
         tuple(rows),
-        "SQNR: in dB; error: Frobenius norm relative to the exact product of the unquantized inputs; largest: of any "
-        "output; acc.: the error that the accumulator alone makes. float16: inputs rounded to float16, "
-        "exact products, added one by one with one rounding each",
+        "SQNR: in dB; error: Frobenius norm relative to the exact product of the unquantized inputs; "
+        "largest: of any output; acc.: the error that the accumulator alone makes. float16: inputs "
+        "rounded to float16, exact products, added one by one with one rounding each",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from .floats import (
     round_integers,
 )
 from .formats import Floats, Integers
-from .integers import WidthError, saturate, wrap
+from .integers import WidthError, check_width, saturate, wrap
 
 ShiftRounding = Literal["floor", "toward_zero", "nearest_even"]
 """What happens to the bits that a right shift drops."""
@@ -77,16 +77,31 @@ class Accumulator(ABC):
 
     def steps(self, terms: Terms) -> Iterator[Step]:
         """Each step in order; the state of the last one, finished, is the result."""
-        for step in self._steps(_lifted(terms)):
+        for step in self._lifted_steps(terms):
             yield step if terms.sums.ndim > 1 else _lowered(step)
+
+    def _lifted_steps(self, terms: Terms) -> Iterator[Step]:
+        if not isinstance(terms, Terms):
+            raise TypeError(f"an accumulator takes Terms (see mxfp.block_dots), got {type(terms).__name__}")
+        if self.terms_of is not None and terms.group not in (None, self.terms_of):
+            raise ValueError(
+                f"{self} takes terms of {self.terms_of} products, got terms of {terms.group} "
+                f"(block_dots(..., group={self.terms_of}) makes them)"
+            )
+        try:
+            yield from self._steps(_lifted(terms))
+        except WidthError as error:
+            raise error.at(error.index if terms.sums.ndim > 1 else ()) from None
 
     def __call__(self, terms: Terms) -> AnyFloats:
         """Terms (..., n) -> results (...)."""
         check_subnormals()
-        lifted = _lifted(terms)
-        state: AnyFloats | Fixed = np.zeros(lifted.sums.shape[:-1], self.result_dtype)
-        for step in self._steps(lifted):
+        state: AnyFloats | Fixed | None = None
+        for step in self._lifted_steps(terms):
             state = step.state
+        lifted = _lifted(terms)
+        if state is None:
+            state = np.zeros(lifted.sums.shape[:-1], self.result_dtype)
         return self.finish(state, lifted).reshape(terms.sums.shape[:-1])
 
     def finish(self, state: AnyFloats | Fixed, terms: Terms) -> AnyFloats:
@@ -309,8 +324,7 @@ class FixedPoint(Accumulator):
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        if isinstance(self.width, bool) or not isinstance(self.width, (int, np.integer)) or self.width < 1:
-            raise ValueError(f"width is a number of bits, 1 or more, got {self.width!r}")
+        check_width(self.width)
         if isinstance(self.lsb_exponent, bool) or not isinstance(self.lsb_exponent, (int, np.integer)):
             raise ValueError(f"lsb_exponent is an integer, got {self.lsb_exponent!r}")
         check_choice(self.overflow, OVERFLOWS, "overflow")
@@ -339,17 +353,14 @@ class FixedPoint(Accumulator):
             yield Step(f"block {k}", Fixed(aligned, self.lsb_exponent), Fixed(register, self.lsb_exponent))
 
     def _held(self, total: NDArray[Any], block: int) -> NDArray[Any]:
-        low, high = -(1 << (self.width - 1)), (1 << (self.width - 1)) - 1
-        outside = np.asarray((total < low) | (total > high), np.bool_)
+        limit = 1 << (self.width - 1)
+        outside = np.asarray((total < -limit) | (total >= limit), np.bool_)
         if not outside.any():
             return total
         if self.overflow == "raise":
             first = tuple(int(i) for i in np.argwhere(outside)[0])
-            raise WidthError(
-                f"block {block}{f' of result {first}' if first else ''}: the accumulator would hold "
-                f"{total[first]} in units of 2**{self.lsb_exponent}, which does not fit signed {self.width} "
-                f"bits ({low} … {high})"
-            )
+            what = f"the accumulator would hold {{}} in units of 2**{self.lsb_exponent}"
+            raise WidthError(what, "result", block, first, int(total[first]), self.width)
         held = wrap(total, self.width) if self.overflow == "wrap" else saturate(total, self.width)
         return np.asarray(held, total.dtype)
 
@@ -502,13 +513,19 @@ def parse(text: str) -> Accumulator:
     >>> parse("blackwell") == BLACKWELL_MXFP4
     True
     """
+    if not isinstance(text, str):
+        raise TypeError(f"an accumulator is named by a text such as {_EXAMPLES}; got {text!r}")
     name, *parameters = text.strip().lower().split(":")
     if name == "blackwell" and not parameters:
         return BLACKWELL_MXFP4
     kind = {short: kind for kind, short in _NAMES.items()}.get(name)
+    names = [f.name for f in fields(kind)] if kind else []
+    required = 0 if kind is None else sum(f.default is MISSING for f in fields(kind))
     try:
         if kind is None:
             raise ValueError("no such accumulator")
+        if not required <= len(parameters) <= len(names):
+            raise ValueError(f"{name} takes {required} to {len(names)} parameters, {':'.join(names)}")
         typed = [int(p) if p.lstrip("+-").isdigit() else p for p in parameters]
         return kind(*typed)
     except (TypeError, ValueError) as error:

@@ -30,7 +30,7 @@ SLAB: Final = 1 << 18
 
 def check_choice(value: str, choices: tuple[str, ...], name: str) -> None:
     """ValueError naming the choices if `value` is not one of them."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
@@ -39,7 +39,9 @@ def check_axis(axis: Any, ndim: int, what: str = "x") -> int:
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
         raise TypeError(f"axis must be an integer, got {axis!r}")
     if ndim == 0:
-        raise ValueError(f"{what} has no axis to put blocks along; give it at least one dimension")
+        raise ValueError(
+            f"no axis to put blocks along: {what} must have at least one dimension, got a scalar"
+        )
     if not -ndim <= axis < ndim:
         raise ValueError(f"axis {axis} is out of range for {what} of {ndim} dimensions")
     return int(axis) % ndim
@@ -59,7 +61,8 @@ class BlockArray:
     of NVFP4, 1.0 elsewhere. scale_rule: the rule that made it, if known; it is shown, and not compared.
 
     It checks itself: ValueError for shapes, axis, codes or scales that do not fit, with the numbers.
-    Frozen: its arrays are read-only views. `==` compares bits. `np.asarray` dequantizes to float32.
+    Frozen: it copies arrays that somebody could still write to. `==` compares bits. `np.asarray`
+    dequantizes to float32.
 
     >>> import mxfp, numpy as np
     >>> mxfp.quantize(np.array([0.5, -6.0, 1.0]))
@@ -92,10 +95,10 @@ class BlockArray:
                 f"got {scales.shape}"
             )
         tensor_scale = check_tensor_scale(self.tensor_scale, fmt)
-        for name, array in (("codes", codes), ("scales", scales)):
-            view = array.view()
-            view.flags.writeable = False
-            object.__setattr__(self, name, view)
+        if self.scale_rule is not None:
+            scale.check_rule(self.scale_rule, fmt)
+        object.__setattr__(self, "codes", _kept(codes))
+        object.__setattr__(self, "scales", _kept(scales))
         object.__setattr__(self, "axis", int(self.axis))
         object.__setattr__(self, "tensor_scale", tensor_scale)
 
@@ -170,33 +173,65 @@ class BlockArray:
         )
         if not count:
             return title
-        first = np.moveaxis(self.codes, self.block_axis, -1).reshape(-1, self.shape[self.block_axis])[0]
-        scales = np.moveaxis(self.scales, self.block_axis, -1).reshape(-1, self.scales.shape[self.block_axis])
+        corner = (0,) * (self.ndim - 1)
+        first = np.moveaxis(self.codes, self.block_axis, -1)[corner]
+        scales = np.moveaxis(self.scales, self.block_axis, -1)[corner]
         shown = first[: min(self.format.block, 16)]
-        one = BlockArray(shown, scales[0, :1], self.format, -1, self.tensor_scale)
+        one = BlockArray(shown, scales[:1], self.format, -1, self.tensor_scale)
         digits = (
             "".join(f"{c:x}" for c in shown) if self.format.element.bits == 4 else shown.tobytes().hex(" ")
         )
         more = " …" if first.size > shown.size else ""
-        values = " ".join(f"{v:g}" for v in dequantize(one, dtype=np.float64))
+        values = " ".join(f"{v:g}" for v in dequantize(one, dtype=np.float64, engine="reference"))
         extra = " …" if scales.size > 4 else ""
         return (
-            f"{title}\n  scales {scales.ravel()[:4].tobytes().hex(' ')}{extra}\n"
+            f"{title}\n  scales {scales[:4].tobytes().hex(' ')}{extra}\n"
             f"  codes  {digits}{more}\n  values {values}{more}"
         )
 
 
+def _kept(array: Codes) -> Codes:
+    """An array nobody else can write to: a read-only view, or a read-only copy where that is not sure."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            array = array.copy()
+            break
+        base = base.base
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _sealed(array: Codes) -> Codes:
+    """A fresh array, made read-only so that a BlockArray can keep it without a copy."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base.flags.writeable = False
+        base = base.base
+    return array
+
+
 def check_tensor_scale(value: Any, fmt: BlockFormat) -> float:
-    """A tensor scale -> a float that is a positive finite float32; ValueError otherwise."""
-    number = float(value)
+    """A tensor scale -> a float that is a positive finite float32.
+
+    Raises TypeError for what is not a number, ValueError for a number that it cannot be.
+    """
+    wanted = f"the tensor scale of {fmt.name} is a positive finite float32"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{wanted}, got {value!r}")
     if not fmt.tensor_scale:
-        if number != 1:
-            raise ValueError(f"{fmt.name} has no tensor scale, got {number}")
+        if value != 1:
+            raise ValueError(f"{fmt.name} has no tensor scale, got {value!r}")
         return 1.0
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{wanted}, got an integer beyond float64") from None
     with np.errstate(over="ignore", under="ignore"):
         single = float(np.float32(number))
     if not (number == single and 0 < single < math.inf):
-        raise ValueError(f"the tensor scale of {fmt.name} is a positive finite float32, got {number!r}")
+        raise ValueError(f"{wanted}, got {value!r}")
     return single
 
 
@@ -251,8 +286,8 @@ def quantize(
     run = _quantize_rows if twin is None else twin
     codes, scales = run(flat, fmt, rule, rounding, nonfinite, shared, key, inner)
     return BlockArray(
-        np.moveaxis(codes.reshape(rows.shape), -1, where),
-        np.moveaxis(scales.reshape(*rows.shape[:-1], scales.shape[-1]), -1, where),
+        np.moveaxis(_sealed(codes).reshape(rows.shape), -1, where),
+        np.moveaxis(_sealed(scales).reshape(*rows.shape[:-1], scales.shape[-1]), -1, where),
         fmt,
         axis,
         shared,

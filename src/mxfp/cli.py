@@ -15,7 +15,7 @@ from rich.console import Console
 
 from . import __version__
 from .accumulate import Accumulator, parse
-from .blocks import BlockArray, quantize
+from .blocks import BlockArray, dequantize, quantize
 from .encode import ROUNDINGS
 from .formats import BLOCK_FORMATS, ELEMENT_FORMATS, MXFP4, SCALE_FORMATS, BlockFormat
 from .scale import SCALE_RULES
@@ -122,7 +122,7 @@ def show(
 
 def _quantized(x: Any, fmt: str, rule: Any, rounding: Any, seed: int) -> BlockArray:
     rng = np.random.default_rng(seed) if rounding == "stochastic" else None
-    return quantize(x, BLOCK_FORMATS[fmt], scale_rule=rule, rounding=rounding, rng=rng)
+    return quantize(x, BLOCK_FORMATS[fmt], scale_rule=rule, rounding=rounding, rng=rng, engine="reference")
 
 
 def _block_record(q: BlockArray) -> dict[str, Any]:
@@ -133,7 +133,10 @@ def _block_record(q: BlockArray) -> dict[str, Any]:
         "scales": q.scales.tolist(),
         "codes": q.codes.tolist(),
         "integers": q.format.element.integers[q.codes].tolist(),
-        "values": [v if np.isfinite(v) else str(v) for v in q.dequantize(dtype=np.float64).tolist()],
+        "values": [
+            v if np.isfinite(v) else str(v)
+            for v in dequantize(q, dtype=np.float64, engine="reference").tolist()
+        ],
     }
 
 

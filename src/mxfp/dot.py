@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .blocks import BlockArray, blocks_along, check_choice
 from .formats import BlockFormat, Bools, Codes, Floats, Integers
-from .integers import WidthError, saturate, sum_width, wrap
+from .integers import WidthError, check_width, saturate, sum_width, wrap
 
 Overflow = Literal["raise", "wrap", "saturate"]
 """What a register does with a value it cannot hold."""
@@ -35,7 +35,7 @@ class Terms:
     sums * 2**exponents. bits: signed bits that any sum of this kind needs. unit: exponents - unit is the
     exponent of the scales alone. specials: float64, 0.0 for a finite term, else NaN or an infinity; None
     if all are finite. live: whether any product of the term is nonzero. factor: significand and exponent
-    of the product of both tensor scales, outside the terms.
+    of the product of both tensor scales, outside the terms. group: products per term.
 
     >>> import mxfp
     >>> q = mxfp.quantize([6.0] * 32)
@@ -51,6 +51,7 @@ class Terms:
     specials: Floats | None = None
     live: Bools | None = None
     factor: tuple[int, int] = (1, 0)
+    group: int | None = None
 
     def __len__(self) -> int:
         """Number of terms of each dot product."""
@@ -131,9 +132,12 @@ def check_group(group: int | None, fmt: BlockFormat) -> int:
     """The number of products in a term: the block, or a divisor of it that was asked for."""
     if group is None:
         return fmt.block
-    if group < 1 or fmt.block % group:
-        raise ValueError(f"group {group} must divide the block of {fmt.block} of {fmt.name}")
-    return group
+    whole = isinstance(group, (int, np.integer)) and not isinstance(group, bool)
+    if not whole or group < 1 or fmt.block % group:
+        raise ValueError(
+            f"group {group!r} must be an integer that divides the block of {fmt.block} of {fmt.name}"
+        )
+    return int(group)
 
 
 def sums_of_products(a: Operand, b: Operand, *, outer: bool) -> NDArray[Any]:
@@ -193,7 +197,7 @@ def dots(
     sums = sums_of_products(a, b, outer=outer)
     bits = sum_width(a.format, b.format, a.codes.shape[-1])
     if width is not None:
-        sums, bits = _fit(sums, width, overflow), width
+        sums, bits = _fit(sums, width, overflow, a.format.block // a.codes.shape[-1]), width
     pick = (slice(None), None) if outer else (slice(None),)
     scale_a, scale_b = a.format.scale, b.format.scale
     for fmt, codes, index in ((scale_a, a.scales, pick), (scale_b, b.scales, ())):
@@ -214,6 +218,7 @@ def dots(
         _specials(a, b, outer=outer),
         (live_sums > 0) & significant,
         _factor(a.tensor_scale, b.tensor_scale),
+        a.codes.shape[-1],
     )
 
 
@@ -226,16 +231,16 @@ def _factor(a: float, b: float) -> tuple[int, int]:
     return significand >> zeros, exponent + zeros
 
 
-def _fit(sums: NDArray[Any], width: int, overflow: Overflow) -> NDArray[Any]:
-    low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
-    outside = (sums < low) | (sums > high)
+def _fit(sums: NDArray[Any], width: int, overflow: Overflow, per_block: int) -> NDArray[Any]:
+    """Sums (..., n), `per_block` of them a block -> what a register of `width` bits makes of them."""
+    outside = np.asarray((sums < -(1 << (width - 1))) | (sums > (1 << (width - 1)) - 1), np.bool_)
     if not outside.any():
         return sums
     if overflow == "raise":
-        first = tuple(int(i) for i in np.argwhere(outside)[0])
-        which = f"block {first[-1]}" + (f" of dot product {first[:-1]}" if len(first) > 1 else "")
+        *index, term = (int(i) for i in np.argwhere(outside)[0])
+        value = int(sums[(*index, term)])
         raise WidthError(
-            f"{which}: the sum of products {sums[first]} does not fit signed {width} bits ({low} … {high})"
+            "the sum of products is {}", "dot product", term // per_block, tuple(index), value, width
         )
     if width > INT64_BITS:
         sums = sums.astype(object)
@@ -266,14 +271,12 @@ def block_dots(
     >>> mxfp.block_dots(a, b, width=8)
     Traceback (most recent call last):
     ...
-    mxfp.integers.WidthError: block 0: the sum of products -142 does not fit signed 8 bits (-128 … 127)
+    mxfp.integers.WidthError: block 0: the sum of products is -142, which does not fit signed 8 bits …
     """
     check_pair(a, b)
     check_choice(overflow, OVERFLOWS, "overflow")
-    if width is not None and (
-        isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 1
-    ):
-        raise ValueError(f"width is a number of bits, 1 or more, got {width!r}")
+    if width is not None:
+        width = check_width(width)
     for side, q in (("a", a), ("b", b)):
         if q.block_axis != q.ndim - 1:
             raise ValueError(
@@ -298,7 +301,12 @@ def block_dots(
         )
         for q in (a, b)
     ]
-    terms = dots(sides[0], sides[1], outer=False, width=width, overflow=overflow)
+    try:
+        terms = dots(sides[0], sides[1], outer=False, width=width, overflow=overflow)
+    except WidthError as error:
+        raise error.at(
+            tuple(int(i) for i in np.unravel_index(error.index[0], shape)) if shape else ()
+        ) from None
     count = blocks_along(a.shape[-1], a.format.block) * (a.format.block // size)
 
     def reshaped(x: Any) -> Any:
@@ -312,4 +320,5 @@ def block_dots(
         reshaped(terms.specials),
         reshaped(terms.live),
         terms.factor,
+        size,
     )

@@ -24,7 +24,7 @@ DRAW_BITS: Final = 32
 
 def check_rounding(rounding: str, rng: Any) -> None:
     """ValueError for an unknown rounding; TypeError where `rng` and the rounding do not go together."""
-    if rounding not in ROUNDINGS:
+    if not isinstance(rounding, str) or rounding not in ROUNDINGS:
         raise ValueError(f"rounding must be one of {', '.join(map(repr, ROUNDINGS))}, got {rounding!r}")
     if rounding == "stochastic" and not isinstance(rng, np.random.Generator):
         raise TypeError(

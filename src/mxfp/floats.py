@@ -53,14 +53,38 @@ def real_array(x: Any, name: str = "x") -> NDArray[Any]:
     Raises TypeError naming the dtype for everything else, and for masked arrays, whose mask has no
     meaning here.
     """
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array; fill it first, for example with {name}.filled(0)")
-    array = np.asarray(x)
+    if hasattr(x, "dequantize"):
+        raise TypeError(f"{name} is quantized already; dequantize it first, to a dtype of your choice")
+    array = plain_array(x, name)
+    if array.dtype == np.float64 and not isinstance(x, (np.ndarray, np.generic)):
+        _refuse_lost_integers(x, array, name)
     if array.dtype.kind not in "iu" and array.dtype.newbyteorder("=") not in FLOAT_DTYPES:
         raise TypeError(
             f"{name} must be float16, bfloat16, float32, float64 or integers, got dtype {array.dtype}"
         )
     return array
+
+
+def plain_array(x: Any, name: str) -> NDArray[Any]:
+    """Array-like -> ndarray; TypeError for a masked array, ValueError for rows of unequal length."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; fill it first, for example with .filled(0)")
+    try:
+        return np.asarray(x)
+    except ValueError as error:
+        reason = str(error).partition(". ")[0]
+        raise ValueError(f"{name} is not an array: {reason[0].lower()}{reason[1:]}") from None
+
+
+def _refuse_lost_integers(x: Any, array: NDArray[np.float64], name: str) -> None:
+    """TypeError if numpy rounded Python integers to float64 on the way into `array`."""
+    if array.size and np.abs(array).max() >= 2.0**53:
+        for given, rounded in zip(np.asarray(x, object).flat, array.flat, strict=True):
+            if isinstance(given, int) and given != int(rounded):
+                raise TypeError(
+                    f"{name} mixes integers beyond 53 bits with others, and no numpy dtype holds {given}; "
+                    "give an array of one dtype"
+                )
 
 
 def to_float64(x: NDArray[Any]) -> Floats:

@@ -25,6 +25,12 @@ ScaleRule = Literal["floor", "ceil", "rceil", "even", "search", "nearest"]
 """How a block's largest magnitude becomes a scale code (contract §2)."""
 
 
+POWER_OF_TWO_RULES: Final[tuple[ScaleRule, ...]] = ("floor", "ceil", "rceil", "even", "search")
+"""The rules of scales without mantissa bits (E8M0)."""
+SIGNIFICAND_RULES: Final[tuple[ScaleRule, ...]] = ("nearest", "rceil")
+"""The rules of scales with mantissa bits (UE4M3)."""
+
+
 class Specials(Enum):
     """Which codes of an element format are not numbers."""
 
@@ -74,6 +80,9 @@ class ElementFormat:
 
     def __post_init__(self) -> None:
         """Refuse fields that do not make a table of at most 256 codes."""
+        numbers = (self.exponent_bits, self.mantissa_bits, self.bias)
+        if not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
+            raise TypeError(f"{self.name}: bits and bias of an element format are integers, got {numbers}")
         if not (self.exponent_bits >= 1 and self.mantissa_bits >= 0 and self.bits <= 8):
             raise ValueError(
                 f"{self.name}: an element format has 1 or more exponent bits, 0 or more mantissa bits and "
@@ -297,6 +306,22 @@ class BlockFormat:
     scale_rules: tuple[ScaleRule, ...]
     tensor_scale: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse parts that do not go together."""
+        if not (isinstance(self.element, ElementFormat) and isinstance(self.scale, ScaleFormat)):
+            raise TypeError(
+                f"{self.name}: a block format has an ElementFormat and a ScaleFormat, got {self.element!r} "
+                f"and {self.scale!r}"
+            )
+        if isinstance(self.block, bool) or not isinstance(self.block, int) or self.block < 1:
+            raise ValueError(f"{self.name}: block is a number of elements, 1 or more, got {self.block!r}")
+        known = SIGNIFICAND_RULES if self.scale.mantissa_bits else POWER_OF_TWO_RULES
+        if not self.scale_rules or not set(self.scale_rules) <= set(known):
+            raise ValueError(
+                f"{self.name}: scale_rules for {self.scale.name} are one or more of {known}, "
+                f"got {self.scale_rules!r}"
+            )
+
     @property
     def bits_per_element(self) -> float:
         """Storage bits of one element in a full block, its share of the scale included."""
@@ -317,15 +342,13 @@ INT8: Final = ElementFormat("INT8", 1, 6, bias=1, twos_complement=True)
 E8M0: Final = ScaleFormat("E8M0", 8, 0, bias=127, has_zero=False)
 UE4M3: Final = ScaleFormat("UE4M3", 4, 3, bias=7, has_zero=True)
 
-_MX_RULES: Final[tuple[ScaleRule, ...]] = ("floor", "ceil", "rceil", "even", "search")
-
-MXFP4: Final = BlockFormat("MXFP4", E2M1, E8M0, 32, _MX_RULES)
-MXFP6_E2M3: Final = BlockFormat("MXFP6_E2M3", E2M3, E8M0, 32, _MX_RULES)
-MXFP6_E3M2: Final = BlockFormat("MXFP6_E3M2", E3M2, E8M0, 32, _MX_RULES)
-MXFP8_E4M3: Final = BlockFormat("MXFP8_E4M3", E4M3, E8M0, 32, _MX_RULES)
-MXFP8_E5M2: Final = BlockFormat("MXFP8_E5M2", E5M2, E8M0, 32, _MX_RULES)
-MXINT8: Final = BlockFormat("MXINT8", INT8, E8M0, 32, _MX_RULES)
-NVFP4: Final = BlockFormat("NVFP4", E2M1, UE4M3, 16, ("nearest", "rceil"), tensor_scale=True)
+MXFP4: Final = BlockFormat("MXFP4", E2M1, E8M0, 32, POWER_OF_TWO_RULES)
+MXFP6_E2M3: Final = BlockFormat("MXFP6_E2M3", E2M3, E8M0, 32, POWER_OF_TWO_RULES)
+MXFP6_E3M2: Final = BlockFormat("MXFP6_E3M2", E3M2, E8M0, 32, POWER_OF_TWO_RULES)
+MXFP8_E4M3: Final = BlockFormat("MXFP8_E4M3", E4M3, E8M0, 32, POWER_OF_TWO_RULES)
+MXFP8_E5M2: Final = BlockFormat("MXFP8_E5M2", E5M2, E8M0, 32, POWER_OF_TWO_RULES)
+MXINT8: Final = BlockFormat("MXINT8", INT8, E8M0, 32, POWER_OF_TWO_RULES)
+NVFP4: Final = BlockFormat("NVFP4", E2M1, UE4M3, 16, SIGNIFICAND_RULES, tensor_scale=True)
 
 ELEMENT_FORMATS: Final = {f.name: f for f in (E2M1, E2M3, E3M2, E4M3, E5M2, INT8)}
 SCALE_FORMATS: Final = {f.name: f for f in (E8M0, UE4M3)}
@@ -357,13 +380,17 @@ def check_codes(codes: Any, count: int, what: str) -> Codes:
 
     Raises TypeError for other dtypes and ValueError naming the first index that is out of range.
     """
-    given = np.asarray(codes)
+    if isinstance(codes, np.ma.MaskedArray):
+        raise TypeError(f"{what} are a masked array; fill it first, for example with .filled(0)")
+    try:
+        given = np.asarray(codes)
+    except ValueError:
+        raise ValueError(f"{what} are not an array: their rows differ in length") from None
     if given.size == 0 and given.dtype.kind == "f":
         given = given.astype(np.uint8)
     if given.dtype.kind not in "iu":
         raise TypeError(f"{what} are integers 0 … {count - 1}, got dtype {given.dtype}")
-    wrong = (given < 0) | (given >= count) if given.dtype != np.uint8 or count < 256 else None
-    if wrong is not None and wrong.any():
-        first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    if given.size and (int(given.max()) >= count or int(given.min()) < 0):
+        first = tuple(int(i) for i in np.argwhere((given < 0) | (given >= count))[0])
         raise ValueError(f"{what} are 0 … {count - 1}, got {int(given[first])} at index {first}")
     return given.astype(np.uint8, copy=False)

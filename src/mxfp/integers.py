@@ -3,15 +3,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from .formats import BlockFormat, ElementFormat, Integers, check_codes, element_of
 
+MOST_BITS: Final = 4096
+"""The widest register that can be declared; the exact sum over all scales takes about 530 bits."""
+
 
 class WidthError(ValueError):
-    """A value does not fit the register that was declared for it."""
+    """A value does not fit the register that was declared for it.
+
+    block: the block at which it happened. index: of the result (or dot product) it belongs to. value: in
+    units of the register's LSB. width: signed bits of the register.
+    """
+
+    def __init__(
+        self, what: str, of: str, block: int, index: tuple[int, ...], value: int, width: int
+    ) -> None:
+        low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
+        where = f" of {of} {index}" if index else ""
+        super().__init__(
+            f"block {block}{where}: {what.format(value)}, which does not fit signed {width} bits "
+            f"({low} … {high})"
+        )
+        self.what, self.of = what, of
+        self.block, self.index, self.value, self.width = block, index, value, width
+
+    def at(self, index: tuple[int, ...]) -> WidthError:
+        """The same error at the index that the caller knows it by."""
+        return WidthError(self.what, self.of, self.block, index, self.value, self.width)
+
+
+def check_width(width: int) -> int:
+    """A number of bits of a register; ValueError for anything else."""
+    if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or not 1 <= width <= MOST_BITS:
+        raise ValueError(f"width is a number of bits, 1 … {MOST_BITS}, got {width!r}")
+    return int(width)
 
 
 def to_integers(codes: Any, fmt: ElementFormat | BlockFormat) -> Integers:

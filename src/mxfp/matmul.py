@@ -13,6 +13,7 @@ from .accumulate import Accumulator, Sequential
 from .blocks import ENGINES, BlockArray, Engine, check_choice
 from .dot import Operand, check_group, check_pair, dots, operand
 from .floats import check_subnormals
+from .integers import WidthError
 
 TILE: Final = 1 << 20
 """Terms that the reference holds at a time."""
@@ -60,7 +61,13 @@ def matmul(
             continue
         left = operand(ca, sa, a.format, a.tensor_scale, group)
         right = operand(cb, sb, b.format, b.tensor_scale, group)
-        _multiply(left, right, accumulator, flat[n])
+        try:
+            _multiply(left, right, accumulator, flat[n])
+        except WidthError as error:
+            place = [int(i) for i in np.unravel_index(n, batch)] if batch else []
+            row = error.index[:1] if a.ndim > 1 else ()
+            column = error.index[1:] if b.ndim > 1 else ()
+            raise error.at((*place, *row, *column)) from None
     if a.ndim == 1:
         out = out[..., 0, :]
     if b.ndim == 1:
@@ -116,7 +123,10 @@ def _multiply(a: Operand, b: Operand, accumulator: Accumulator, out: NDArray[Any
         left = _cut(a, slice(top, top + height))
         for start in range(0, columns, width):
             right = _cut(b, slice(start, start + width))
-            out[top : top + height, start : start + width] = accumulator(dots(left, right, outer=True))
+            try:
+                out[top : top + height, start : start + width] = accumulator(dots(left, right, outer=True))
+            except WidthError as error:
+                raise error.at((top + error.index[0], start + error.index[1])) from None
 
 
 def _cut(side: Operand, rows: slice) -> Operand:

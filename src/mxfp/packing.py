@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .blocks import blocks_along, check_choice
+from .floats import plain_array
 from .formats import BlockFormat, Codes, ElementFormat, check_codes, element_of
 
 Order = Literal["pairs", "halves"]
@@ -23,8 +24,12 @@ ORDERS: Final[tuple[Order, ...]] = ("pairs", "halves")
 
 
 def _halves_block(fmt: ElementFormat | BlockFormat) -> int:
-    if not isinstance(fmt, BlockFormat) or fmt.element.bits != 4:
-        raise ValueError(f"order 'halves' is for block formats of 4-bit elements such as MXFP4, got {fmt!r}")
+    if not isinstance(fmt, BlockFormat) or fmt.element.bits != 4 or fmt.block % 2:
+        element, block = element_of(fmt), f" in blocks of {fmt.block}" if isinstance(fmt, BlockFormat) else ""
+        raise ValueError(
+            "order 'halves' is for block formats of 4-bit elements in even blocks such as MXFP4, got "
+            f"{fmt!r} of {element.bits} bits{block}"
+        )
     return fmt.block
 
 
@@ -35,10 +40,17 @@ def packed_length(count: int, fmt: ElementFormat | BlockFormat, *, order: Order 
     >>> packed_length(33, mxfp.MXFP4), packed_length(33, mxfp.MXFP4, order="halves")
     (17, 32)
     """
+    check_choice(order, ORDERS, "order")
+    _check_count(count)
     if order == "halves":
         block = _halves_block(fmt)
         return blocks_along(count, block) * block // 2
     return -(-count * element_of(fmt).bits // 8)
+
+
+def _check_count(count: int) -> None:
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+        raise ValueError(f"count is the number of codes along the last axis, got {count!r}")
 
 
 def _swap_halves(codes: Codes, block: int) -> Codes:
@@ -102,13 +114,12 @@ def unpack(
     """
     element = element_of(fmt)
     check_choice(order, ORDERS, "order")
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
-        raise ValueError(f"count is the number of codes along the last axis, got {count!r}")
-    data = (
-        np.frombuffer(data, np.uint8)
-        if isinstance(data, (bytes, bytearray, memoryview))
-        else np.asarray(data)
-    )
+    _check_count(count)
+    raw = isinstance(data, (bytes, bytearray, memoryview))
+    try:
+        data = np.frombuffer(data, np.uint8) if raw else plain_array(data, "packed data")
+    except ValueError as error:
+        raise TypeError(f"packed data is uint8 of at least one dimension: {error}") from None
     if data.dtype != np.uint8 or data.ndim == 0:
         raise TypeError(f"packed data is uint8 of at least one dimension, got {data.dtype} {data.shape}")
     expected = packed_length(int(count), fmt, order=order)

@@ -14,16 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .floats import round_float64
-from .formats import BlockFormat, Codes, ElementFormat, Floats, Integers, ScaleFormat, ScaleRule
+from .formats import (
+    POWER_OF_TWO_RULES,
+    SIGNIFICAND_RULES,
+    BlockFormat,
+    Codes,
+    ElementFormat,
+    Floats,
+    Integers,
+    ScaleFormat,
+    ScaleRule,
+)
 
-SCALE_RULES: Final[tuple[ScaleRule, ...]] = ("floor", "ceil", "rceil", "even", "search", "nearest")
+SCALE_RULES: Final = tuple(dict.fromkeys((*POWER_OF_TWO_RULES, *SIGNIFICAND_RULES)))
 
 
 def check_rule(rule: ScaleRule | None, fmt: BlockFormat) -> ScaleRule:
     """The rule, or the format's default for None; ValueError for one the format does not have."""
     if rule is None:
         return fmt.scale_rules[0]
-    if rule not in fmt.scale_rules:
+    if not isinstance(rule, str) or rule not in fmt.scale_rules:
         known = ", ".join(repr(r) for r in fmt.scale_rules)
         raise ValueError(f"{fmt.name} has the scale rules {known}, got {rule!r}")
     return rule

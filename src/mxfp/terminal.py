@@ -137,7 +137,7 @@ def block_journey(console: Console, x: NDArray[Any], q: BlockArray, rounding: st
     """Print what quantizing did to a vector, block by block, element by element."""
     fmt = q.format
     exact = to_float64(x)
-    values = dequantize(q, dtype=np.float64)
+    values = dequantize(q, dtype=np.float64, engine="reference")
     factors = scale_factors(q.scales, fmt.scale, q.tensor_scale)
     for n, code in enumerate(q.scales.tolist()):
         part = slice(n * fmt.block, min((n + 1) * fmt.block, x.size))

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import threading
-import warnings
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-GUARD: Final = threading.RLock()
-"""Held around parallel calls: numba's workqueue layer aborts the process if two threads enter at once."""
 
 
 def kernel(function: Function) -> Function:
@@ -23,18 +21,44 @@ def kernel(function: Function) -> Function:
 
 
 def parallel_kernel(function: Function) -> Function:
-    """The same, with `prange` spread over numba's threads; one caller at a time."""
-    compiled = _cached(
+    """The same, with `prange` spread over numba's threads; one caller at a time.
+
+    In a process forked from one that has run a parallel kernel it runs on one thread: OpenMP's threads do
+    not survive a fork, and numba ends the process that asks for them.
+    """
+    parallel = _cached(
         numba.njit(nogil=True, error_model="numpy", boundscheck=False, parallel=True), function
     )
+    # Not cached: numba's cache cannot tell it from the parallel one.
+    serial: Any = numba.njit(nogil=True, error_model="numpy", boundscheck=False)(function)
 
-    def guarded(*arguments: Any) -> Any:
-        with GUARD, warnings.catch_warnings():
-            # A cache that cannot be written is no concern of the caller.
-            warnings.simplefilter("ignore", numba.NumbaWarning)
-            return compiled(*arguments)
+    def run(*arguments: Any) -> Any:
+        with _guard.lock:
+            _guard.process = _guard.process or os.getpid()
+            forked = _guard.process != os.getpid()
+            return (serial if forked else parallel)(*arguments)
 
-    return guarded  # type: ignore[return-value]
+    return cast(Function, functools.wraps(function)(run))
+
+
+class _Guard:
+    """A lock around parallel calls, and which process made the first.
+
+    numba's workqueue layer aborts the process if two threads enter at once.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.process = 0
+
+    def renew(self) -> None:
+        """Have a fresh lock in a forked child: the old one may be held by a thread that is not there."""
+        self.lock = threading.RLock()
+
+
+_guard = _Guard()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_guard.renew)
 
 
 def _cached(decorator: Any, function: Function) -> Function:

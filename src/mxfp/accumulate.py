@@ -27,7 +27,7 @@ from .floats import (
     round_integers,
 )
 from .formats import Floats, Integers
-from .integers import WidthError, check_width, saturate, wrap
+from .integers import MOST_BITS, WidthError, check_width, saturate, wrap
 
 ShiftRounding = Literal["floor", "toward_zero", "nearest_even"]
 """What happens to the bits that a right shift drops."""
@@ -99,31 +99,27 @@ class Accumulator(ABC):
         state: AnyFloats | Fixed | None = None
         for step in self._lifted_steps(terms):
             state = step.state
-        lifted = _lifted(terms)
-        if state is None:
-            state = np.zeros(lifted.sums.shape[:-1], self.result_dtype)
-        return self.finish(state, lifted).reshape(terms.sums.shape[:-1])
+        shape = terms.sums.shape[:-1]
+        return self.finish(np.zeros(shape, self.result_dtype) if state is None else state, terms)
 
     def finish(self, state: AnyFloats | Fixed, terms: Terms) -> AnyFloats:
         """The last state -> the result: tensor scales applied, NaN and infinite terms in their place."""
+        shape, terms = terms.sums.shape[:-1], _lifted(terms)
         dtype = self.result_dtype
+        significand, exponent = terms.factor
         if isinstance(state, Fixed):
-            significand, exponent = terms.factor
-            integers = state.integers if significand == 1 else state.integers.astype(object) * significand
+            integers = np.atleast_1d(np.asarray(state.integers))
+            if significand != 1:
+                integers = integers.astype(object) * significand
             result = round_integers(integers, state.exponent + exponent, dtype)
         else:
-            result = state if terms.factor == (1, 0) else _scaled(state, terms.factor, dtype)
-        return self.place_specials(np.asarray(result), terms)
+            result = np.atleast_1d(np.asarray(state))
+            result = result if terms.factor == (1, 0) else _scaled(result, terms.factor, dtype)
+        return self.place_specials(result, terms).reshape(shape)
 
     def place_specials(self, result: AnyFloats, terms: Terms) -> AnyFloats:
-        """Results with what NaN and infinite terms make of them, by IEEE 754."""
-        if terms.specials is None:
-            return result
-        with np.errstate(invalid="ignore"):
-            special = terms.specials.sum(axis=-1)
-        marked = ~np.isfinite(special)
-        result = np.where(marked, special.astype(result.dtype), result)
-        return canonical_nan(result, np.isnan(special))
+        """Results with NaN and infinities as the accumulator gives them; its floats already hold them."""
+        return canonical_nan(result, np.isnan(result))
 
     def __str__(self) -> str:
         """As `parse` reads it."""
@@ -155,6 +151,18 @@ def _lowered(step: Step) -> Step:
         return x.reshape(x.shape[1:]) if isinstance(x, np.ndarray) and x.ndim else x
 
     return Step(step.label, lower(step.added), lower(step.state))
+
+
+def _joined(state: AnyFloats, special: Floats | None) -> AnyFloats:
+    """State plus a NaN or infinite term, by IEEE 754; the state itself where the term is finite (0.0)."""
+    if special is None:
+        return state
+    with np.errstate(invalid="ignore"):
+        return np.where(special != 0, state.astype(np.float64) + special, state).astype(state.dtype)
+
+
+def _special(terms: Terms, k: int) -> Floats | None:
+    return None if terms.specials is None else terms.specials[..., k]
 
 
 def _dtype_name(dtype: Any) -> str:
@@ -197,6 +205,12 @@ def _add(state: AnyFloats, terms: Terms, k: int, dtype: np.dtype[Any]) -> AnyFlo
         terms.sums[..., k].astype(object) << (terms.exponents[..., k] - unit).astype(object)
     )
     return np.where(finite, round_integers(np.asarray(total, object), unit, dtype), state).astype(dtype)
+
+
+def _check_integer(name: str, value: Any, low: int, high: int) -> None:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or not low <= value <= high:
+        raise ValueError(f"{name} is an integer, {low} … {high}, got {value!r}")
 
 
 class _FloatAccumulator(Accumulator):
@@ -242,6 +256,14 @@ class Exact(_FloatAccumulator):
             total = total + (sums << shift)
             yield Step(f"block {k}", Fixed(terms.sums[..., k], terms.exponents[..., k]), Fixed(total, lowest))
 
+    def place_specials(self, result: AnyFloats, terms: Terms) -> AnyFloats:
+        """A sum that holds NaN or infinities is what IEEE 754 makes of those alone."""
+        if terms.specials is None:
+            return result
+        with np.errstate(invalid="ignore"):
+            special = terms.specials.sum(axis=-1)
+        return super().place_specials(np.where(special != 0, special, result).astype(result.dtype), terms)
+
 
 @dataclass(frozen=True)
 class Sequential(_FloatAccumulator):
@@ -263,7 +285,7 @@ class Sequential(_FloatAccumulator):
         dtype = self.result_dtype
         state: AnyFloats = np.zeros(terms.sums.shape[:-1], dtype)
         for k in range(len(terms)):
-            state = _add(state, terms, k, dtype)
+            state = _joined(_add(state, terms, k, dtype), _special(terms, k))
             yield Step(f"block {k}", Fixed(terms.sums[..., k], terms.exponents[..., k]), state)
 
 
@@ -281,7 +303,7 @@ class Pairwise(_FloatAccumulator):
         if not len(terms):
             return
         dtype = self.result_dtype
-        level = round_integers(terms.sums, terms.exponents, dtype)
+        level = _joined(round_integers(terms.sums, terms.exponents, dtype), terms.specials)
         yield Step("leaves", Fixed(terms.sums, terms.exponents), self._root(level))
         while level.shape[-1] > 1:
             even = level.shape[-1] // 2 * 2
@@ -292,7 +314,7 @@ class Pairwise(_FloatAccumulator):
                     added = left + right
             else:
                 added = round_float64(add_to_odd(left, right), dtype)
-            level = canonical_nan(np.concatenate([added, level[..., even:]], axis=-1), np.array(False))
+            level = np.concatenate([added, level[..., even:]], axis=-1)
             yield Step(f"{level.shape[-1]} left", None, self._root(level))
 
     @staticmethod
@@ -325,8 +347,7 @@ class FixedPoint(Accumulator):
     def __post_init__(self) -> None:
         """Check every parameter."""
         check_width(self.width)
-        if isinstance(self.lsb_exponent, bool) or not isinstance(self.lsb_exponent, (int, np.integer)):
-            raise ValueError(f"lsb_exponent is an integer, got {self.lsb_exponent!r}")
+        _check_integer("lsb_exponent", self.lsb_exponent, -MOST_BITS, MOST_BITS)
         check_choice(self.overflow, OVERFLOWS, "overflow")
         check_choice(self.rounding, SHIFT_ROUNDINGS, "rounding")
         object.__setattr__(self, "dtype", _dtype_name(self.dtype))
@@ -376,8 +397,8 @@ def _shift(integers: NDArray[Any], shift: Integers, rounding: ShiftRounding) -> 
     is_object = integers.dtype == object
     left = np.where(integers != 0, np.maximum(shift, 0), 0)
     right = np.maximum(-shift, 0)
-    if not is_object:
-        right = np.minimum(right, 62)
+    if not is_object:  # nearest_even has room for one more bit, and its integers are small
+        right = np.minimum(right, 62 if rounding == "nearest_even" else 63)
     left, right = left.astype(integers.dtype), right.astype(integers.dtype)
     shifted = integers << left
     if rounding == "toward_zero":
@@ -415,15 +436,12 @@ class Fused(Accumulator):
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        for name in ("fraction_bits", "group", "step", "zero_exponent"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise ValueError(f"{name} is an integer, got {value!r}")
-        if self.fraction_bits < 0 or self.group < 1 or self.step < 1 or self.step % self.group:
-            raise ValueError(
-                "fraction_bits is 0 or more, and group divides step, got "
-                f"fraction_bits {self.fraction_bits}, group {self.group}, step {self.step}"
-            )
+        _check_integer("fraction_bits", self.fraction_bits, 0, MOST_BITS)
+        _check_integer("group", self.group, 1, MOST_BITS)
+        _check_integer("step", self.step, 1, 1 << 20)
+        _check_integer("zero_exponent", self.zero_exponent, -MOST_BITS, MOST_BITS)
+        if self.step % self.group:
+            raise ValueError(f"group divides step, got group {self.group}, step {self.step}")
 
     @property
     def result_dtype(self) -> np.dtype[Any]:
@@ -446,17 +464,23 @@ class Fused(Accumulator):
             own, mantissa = self._split(state)
             alive = live[..., part]
             scale = np.where(alive, scale_exponents[..., part], self.zero_exponent)
-            largest = np.maximum(np.maximum(scale.max(axis=-1), own), self.zero_exponent)
+            largest = np.maximum(scale.max(axis=-1), own)
+            if scale.shape[-1] < per_step:  # the groups past the end are all zero
+                largest = np.maximum(largest, self.zero_exponent)
             unit = (largest - self.fraction_bits)[..., None]
             # Bits of the largest aligned sum, and of c (one before its point); then those of adding them.
             widest = self.fraction_bits + max(terms.bits + terms.unit, 2) + per_step.bit_length()
-            small = widest <= INT64_EXACT
+            small = widest <= INT64_EXACT and terms.bits <= INT64_BITS
             kind: Any = np.int64 if small else object
             sums = terms.sums[..., part].astype(kind)
             aligned = _shift(sums, np.where(alive, terms.exponents[..., part] - unit, 0), "toward_zero")
             carried = _shift(mantissa.astype(kind), own - 23 - unit[..., 0], "toward_zero")
             added = np.concatenate([aligned, carried[..., None]], axis=-1)
-            state = self._truncated(added.sum(axis=-1), unit[..., 0], state)
+            before, state = state, self._truncated(added.sum(axis=-1), unit[..., 0], state)
+            if terms.specials is not None:  # one addition, in which nothing finite has overflowed yet
+                with np.errstate(invalid="ignore"):
+                    special = terms.specials[..., part].sum(axis=-1)
+                state = np.where(special != 0, _joined(before, special), state)
             yield Step(f"products {first * self.group}", Fixed(added, unit), state)
 
     def _split(self, c: AnyFloats) -> tuple[Integers, Integers]:
@@ -468,7 +492,7 @@ class Fused(Accumulator):
 
     @staticmethod
     def _truncated(total: NDArray[Any], unit: Integers, before: AnyFloats) -> AnyFloats:
-        """Integers * 2**unit -> float32 toward zero; an infinite `before` stays."""
+        """Integers * 2**unit -> float32 toward zero; an infinite or NaN `before` stays."""
         magnitude = np.abs(total)
         if total.dtype == object:
             length = np.frompyfunc(int.bit_length, 1, 1)(magnitude).astype(np.int64)
@@ -479,7 +503,7 @@ class Fused(Accumulator):
         value = np.ldexp(kept.astype(np.float64), unit + drop)
         value = np.where(value >= 2.0**128, np.inf, value)
         signed = np.where(np.asarray(total < 0, np.bool_) & (value != 0), -value, value).astype(np.float32)
-        return np.where(np.isinf(before), before, signed)
+        return np.where(np.isfinite(before), signed, before)
 
     def place_specials(self, result: AnyFloats, terms: Terms) -> AnyFloats:
         """As IEEE, with the tensor core's NaN."""

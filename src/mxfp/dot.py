@@ -102,16 +102,16 @@ class Operand:
 def operand(codes: Codes, scales: Codes, fmt: BlockFormat, tensor_scale: float, group: int) -> Operand:
     """Codes (rows, K) and scale codes (rows, blocks), block axis last -> Operand in groups.
 
-    `group` divides the block. A partial last block is filled with zeros, which change no sum.
+    `group` divides the block. A partial last group is filled with zeros, which change no sum.
     """
     rows, length = codes.shape
-    per_block = fmt.block // group
-    filled = np.zeros((rows, scales.shape[1] * fmt.block), np.uint8)
+    groups = blocks_along(length, group)
+    filled = np.zeros((rows, groups * group), np.uint8)
     filled[:, :length] = codes
     return Operand(
         fmt,
-        filled.reshape(rows, scales.shape[1] * per_block, group),
-        np.repeat(scales, per_block, axis=1),
+        filled.reshape(rows, groups, group),
+        np.repeat(scales, fmt.block // group, axis=1)[:, :groups],
         tensor_scale,
     )
 
@@ -210,12 +210,15 @@ def dots(
     exponents = scale_a.exponents[a.scales][pick] + scale_b.exponents[b.scales] + lsb
     live_sums = _contract((a.integers != 0).astype(np.float32), (b.integers != 0).astype(np.float32), outer)
     significant = (scale_a.significands[a.scales] > 0)[pick] & (scale_b.significands[b.scales] > 0)
+    specials = _specials(a, b, outer=outer)
+    if specials is not None:
+        sums = np.where(specials != 0, 0, sums)
     return Terms(
         sums,
         exponents,
         bits,
         unit,
-        _specials(a, b, outer=outer),
+        specials,
         (live_sums > 0) & significant,
         _factor(a.tensor_scale, b.tensor_scale),
         a.codes.shape[-1],
@@ -307,7 +310,7 @@ def block_dots(
         raise error.at(
             tuple(int(i) for i in np.unravel_index(error.index[0], shape)) if shape else ()
         ) from None
-    count = blocks_along(a.shape[-1], a.format.block) * (a.format.block // size)
+    count = blocks_along(a.shape[-1], size)
 
     def reshaped(x: Any) -> Any:
         return None if x is None else x.reshape(*shape, count)

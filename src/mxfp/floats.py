@@ -9,6 +9,7 @@ FMA and correctly rounded sums", 2008). That is how every result here is rounded
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import ml_dtypes
@@ -93,10 +94,9 @@ def to_float64(x: NDArray[Any]) -> Floats:
     >>> to_float64(np.array([2**60 + 1])).tolist() == [float(2**60 + 256)]
     True
     """
-    if x.dtype.kind not in "iu":
-        return x.astype(np.float64)
-    if x.dtype.itemsize < 8:
-        return x.astype(np.float64)
+    if x.dtype.kind not in "iu" or x.dtype.itemsize < 8:
+        with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+            return x.astype(np.float64)
     with np.errstate(over="ignore"):  # -2**63 as uint64 is its own magnitude
         magnitude = np.where(x < 0, -x.astype(np.uint64), x.astype(np.uint64))
     shift = np.maximum(_bit_length(magnitude) - 53, 0).astype(np.uint64)
@@ -186,7 +186,10 @@ def _integer_to_float64(odd: bool) -> np.ufunc:
         if shift > 0:
             magnitude = magnitude >> shift | (magnitude & ((1 << shift) - 1) != 0)
             exponent += shift
-        value = float(np.ldexp(float(magnitude), exponent))
+        try:
+            value = math.ldexp(float(magnitude), exponent)
+        except OverflowError:
+            value = math.inf
         return -value if integer < 0 else value
 
     return np.frompyfunc(convert, 2, 1)
@@ -206,10 +209,12 @@ def round_integers(integers: NDArray[Any], exponents: Any, dtype: np.dtype[Any])
     """
     nearest = dtype == np.float64
     if integers.dtype != object and not nearest:
-        exact = np.ldexp(to_float64(integers), exponents)
+        with np.errstate(over="ignore", under="ignore"):
+            exact = np.ldexp(to_float64(integers), exponents)
     else:
         convert = _NEAREST if nearest else _ODD
-        exact = convert(integers.astype(object), np.asarray(exponents).astype(object))
+        with np.errstate(over="ignore", under="ignore"):
+            exact = convert(integers.astype(object), np.asarray(exponents).astype(object))
         exact = np.asarray(exact, np.float64)
     return round_float64(exact, dtype)
 

@@ -50,11 +50,12 @@ def matmul(
     group = check_group(accumulator.terms_of, a.format)
     twin = _kernel(a, b, accumulator) if engine == "numba" else None
     out = np.zeros((*batch, rows, columns), accumulator.result_dtype)
+    count = math.prod(batch)
     stacks = [
-        np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) if batch else x[None]
+        np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(count, *x.shape[-2:])
         for x in (codes_a, scales_a, codes_b, scales_b)
     ]
-    flat = out.reshape(-1, rows, columns)
+    flat = out.reshape(count, rows, columns)
     for n, (ca, sa, cb, sb) in enumerate(zip(*stacks, strict=True)):
         if twin is not None:
             twin(ca, sa, a.format, cb, sb, b.format, accumulator, flat[n])

@@ -216,5 +216,5 @@ def _round_limbs(total: Any, exponent: Any, limbs: Any, wide: bool, nearest: boo
             drop += 1
     elif sticky:
         total |= 1
-    value = math.ldexp(np.float64(total), exponent + drop)
+    value = math.ldexp(np.float64(total), int(exponent + drop))
     return -value if negative else value

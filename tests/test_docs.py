@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every snippet in README and docs runs and prints what the page says; every name in spec.md exists."""
+
+import contextlib
+import importlib
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mxfp
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def snippets(page):
+    """(language, text) of each fenced block, in order."""
+    return FENCE.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_python_snippet_runs_and_prints_what_follows_it(page):
+    blocks, names = snippets(page), {}
+    for n, (language, code) in enumerate(blocks):
+        if language != "python":
+            continue
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(code, f"{page.name}, snippet {n}", "exec"), names)
+        expected = blocks[n + 1][1] if n + 1 < len(blocks) and blocks[n + 1][0] == "text" else ""
+        assert out.getvalue() == expected, f"{page.name}, snippet {n}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_console_snippet_runs(page):
+    for language, text in snippets(page):
+        for line in text.splitlines() if language == "console" else []:
+            if line.startswith("$ mxfp "):
+                command = [sys.executable, "-m", "mxfp", *shlex.split(line)[2:]]
+                assert subprocess.run(command, check=False, capture_output=True).returncode == 0, line
+
+
+def test_the_pages_have_snippets_to_run():
+    languages = [language for page in PAGES for language, _ in snippets(page)]
+    assert languages.count("python") >= 8
+    assert languages.count("console") >= 1
+
+
+def test_the_readme_begins_with_eight_lines_of_python():
+    language, code = snippets(ROOT / "README.md")[0]
+    assert language == "python"
+    assert len([line for line in code.splitlines() if line and not line.startswith("import")]) == 8
+
+
+def test_the_table_of_formats_in_the_readme_is_that_of_the_formats():
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*) \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert [name for name, _ in rows] == [f.name for f in mxfp.formats.BLOCK_FORMATS.values()]
+    for name, cells in rows:
+        fmt = mxfp.formats.BLOCK_FORMATS[name]
+        element, largest, block, scale, bits, width = cells.split(" | ")
+        assert (element, block, scale.split()[0]) == (fmt.element.name, str(fmt.block), fmt.scale.name)
+        assert (float(largest), float(bits)) == (fmt.element.max, fmt.bits_per_element)
+        assert int(width) == mxfp.integers.sum_width(fmt, fmt, 32)
+
+
+def test_the_accuracy_figures_in_the_readme_are_those_of_the_report():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    run = [sys.executable, "-m", "mxfp", "report", "--accumulator", "sequential", "--json"]
+    found = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
+    quoted = dict(re.findall(r"^\| (.*?(?:float\d+|`\w+`)) \| ([\d.]+ \| [\d.]+ %) \|$", text, re.MULTILINE))
+    seen = 0
+    for row in found["accuracy"]:
+        name = (
+            f"MXFP4 both sides, rule `{row['rule']}`"
+            if row["rule"]
+            else f"{row['name']}, added in {row['accumulator'].removeprefix('sequential:')}"
+        )
+        if name in quoted:
+            sqnr, error = quoted[name].removesuffix(" %").split(" | ")
+            assert sqnr == f"{row['figures']['sqnr_db']:.2f}", name
+            places = len(error.partition(".")[2])
+            assert error == f"{100 * row['figures']['relative_error']:.{places}f}", name
+            seen += 1
+    assert seen == len(quoted) == 7
+    assert f"{found['width']['largest']:,}" in text
+    assert all(f"{s['nbytes']:,}" in text for s in found["stored"] if s["name"] != "float32")
+
+
+def test_every_name_in_the_specification_map_exists():
+    names = re.findall(r"`(mxfp\.[\w.]+)`", (ROOT / "docs" / "spec.md").read_text(encoding="utf-8"))
+    assert len(names) > 20
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
+    files = re.findall(r"`(test_\w+\.py)`", (ROOT / "docs" / "spec.md").read_text(encoding="utf-8"))
+    assert files
+    assert all((ROOT / "tests" / name).is_file() for name in files)
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_ci_runs_exactly_the_commands_of_the_readme():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "grep -F 'pytest' README.md" in script
+    commands = [
+        line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if "venv .venv" in line
+    ]
+    assert len(commands) == 2

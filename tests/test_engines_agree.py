@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One body for every engine: the same bits, for every thread count and from several threads at once."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mxfp
+from mxfp.blocks import ENGINES as NAMES
+from support import (
+    DETERMINISTIC,
+    DTYPES,
+    FORMATS,
+    HERE,
+    INTEGERS,
+    JIT,
+    MX,
+    ROUNDINGS,
+    bits,
+    hard_array,
+    name_of,
+    random_blocks,
+    same_bits,
+    same_blocks,
+    size,
+    with_specials,
+)
+
+ENGINES = {name: {"engine": name} for name in NAMES}
+"""Options by engine; "reference" is what the others are held against. Benchmarks read this table too."""
+FAST = [name for name in ENGINES if name != "reference"]
+ACCUMULATORS = [
+    mxfp.Sequential("float32"),
+    mxfp.Sequential("float16"),
+    mxfp.Exact("float16"),
+    mxfp.Exact("bfloat16"),
+    mxfp.Exact("float32"),
+    mxfp.Exact("float64"),
+    mxfp.Pairwise("float32"),
+    mxfp.BLACKWELL_MXFP4,
+    mxfp.FixedPoint(40, -20, "wrap"),
+]
+WITH_KERNELS = [a for a in ACCUMULATORS if isinstance(a, mxfp.Exact) or a == mxfp.Sequential("float32")]
+
+
+def agree_quantize(x, fmt, engine, *, seed=None, **options):
+    """Quantize and dequantize on one engine and on the reference."""
+    found, expected = (
+        mxfp.quantize(
+            x, fmt, rng=None if seed is None else np.random.default_rng(seed), **options, **ENGINES[name]
+        )
+        for name in (engine, "reference")
+    )
+    same_blocks(found, expected.codes, expected.scales)
+    assert found.tensor_scale == expected.tensor_scale
+    for dtype in DTYPES:
+        same_bits(
+            mxfp.dequantize(expected, dtype=dtype, **ENGINES[engine]),
+            mxfp.dequantize(expected, dtype=dtype, **ENGINES["reference"]),
+        )
+
+
+def agree_matmul(a, b, engine, accumulators=ACCUMULATORS):
+    """Multiply on one engine and on the reference."""
+    for accumulator in accumulators:
+        found, expected = (
+            mxfp.matmul(a, b, accumulator=accumulator, **ENGINES[name]) for name in (engine, "reference")
+        )
+        same_bits(found, expected)
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("fmt", FORMATS, ids=name_of)
+def test_hard_arrays_with_and_without_specials(fmt, dtype, engine):
+    x = hard_array(dtype, fmt.element, (size(60, 12), size(100, 40)), seed=31, block=fmt.block)
+    for rule in fmt.scale_rules:
+        if rule == "search":
+            continue
+        for rounding in ROUNDINGS:
+            agree_quantize(
+                x,
+                fmt,
+                engine,
+                scale_rule=rule,
+                rounding=rounding,
+                seed=3 if rounding == "stochastic" else None,
+            )
+    y = with_specials(x, seed=1)
+    for nonfinite in ("nan", "saturate"):
+        agree_quantize(y, fmt, engine, nonfinite=nonfinite)
+        agree_quantize(y, fmt, engine, nonfinite=nonfinite, axis=0, rounding="stochastic", seed=8)
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers(dtype, engine):
+    info = np.iinfo(dtype)
+    x = np.random.default_rng(1).integers(info.min, info.max, (size(40, 8), 70), dtype, endpoint=True)
+    x = x >> np.random.default_rng(2).integers(0, info.bits, x.shape).astype(dtype)
+    for fmt in (mxfp.MXFP4, mxfp.MXINT8, mxfp.MXFP8_E4M3):
+        for rounding in DETERMINISTIC:
+            agree_quantize(x, fmt, engine, rounding=rounding)
+            agree_quantize(x, fmt, engine, rounding=rounding, axis=0, scale_rule="rceil")
+
+
+@pytest.mark.parametrize("engine", FAST)
+@given(
+    st.lists(st.floats(width=64), min_size=1, max_size=70),
+    st.sampled_from(MX),
+    st.sampled_from(["floor", "ceil", "rceil", "even"]),
+    st.sampled_from(ROUNDINGS),
+    st.sampled_from(["nan", "saturate"]),
+    st.sampled_from(["float32", "float64"]),
+)
+def test_any_floats(engine, values, fmt, rule, rounding, nonfinite, dtype):
+    with np.errstate(over="ignore"):
+        x = np.array(values).astype(dtype)
+    agree_quantize(
+        x,
+        fmt,
+        engine,
+        scale_rule=rule,
+        rounding=rounding,
+        nonfinite=nonfinite,
+        seed=1 if rounding == "stochastic" else None,
+    )
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize(
+    "shape", [(1,), (31,), (33, 3), (3, 33), (2, 34, 3), (0, 32), (32, 0), (1, 1, 1)], ids=str
+)
+def test_every_axis_of_every_shape(shape, engine):
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    for axis in range(len(shape)):
+        for rounding in ("nearest_even", "stochastic"):
+            agree_quantize(
+                x,
+                mxfp.MXFP4,
+                engine,
+                axis=axis,
+                rounding=rounding,
+                seed=1 if rounding == "stochastic" else None,
+            )
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("fmt", MX, ids=name_of)
+def test_every_code_under_every_scale(fmt, engine):
+    count = fmt.element.code_count
+    per_row = -(-count // 32)
+    scales = np.arange(0, 256, size(1, 17), dtype=np.uint8)
+    codes = np.tile(np.arange(count, dtype=np.uint8), (scales.size, 1))
+    q = mxfp.BlockArray(codes, np.repeat(scales[:, None], per_row, 1), fmt)
+    for dtype in DTYPES:
+        same_bits(
+            mxfp.dequantize(q, dtype=dtype, **ENGINES[engine]),
+            mxfp.dequantize(q, dtype=dtype, **ENGINES["reference"]),
+        )
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("fmt", FORMATS, ids=name_of)
+def test_products_over_any_and_narrow_and_extreme_scales(fmt, engine):
+    top = fmt.scale.nan_code
+    middle = 127 if top == 255 else 60
+    for seed, scales in enumerate(
+        [None, (middle - 4, middle + 5), (middle - 40, middle + 40), (0, 3), (top - 3, top)]
+    ):
+        for k in (1, 32, size(330, 70)):
+            a = random_blocks(
+                fmt, (size(9, 3), k), seed=seed, scales=scales, nan_share=0.03 if seed == 0 else 0
+            )
+            b = random_blocks(fmt, (k, size(7, 3)), seed=seed + 70, scales=scales, axis=0)
+            agree_matmul(a, b, engine)
+
+
+@pytest.mark.parametrize("engine", FAST)
+def test_products_with_the_scale_codes_0_and_254_and_255(engine):
+    """2**-254 to 2**254 in one sum: cancellation across the whole exact register."""
+    rng = np.random.default_rng(4)
+    for choices in ([0, 254], [0, 127, 254], [0, 1, 253, 254], [0, 254, 255]):
+        a = random_blocks(mxfp.MXFP4, (size(8, 3), 32 * 6), seed=5)
+        b = random_blocks(mxfp.MXFP4, (32 * 6, size(6, 2)), seed=6, axis=0)
+        a = mxfp.BlockArray(a.codes, rng.choice(np.array(choices, np.uint8), a.scales.shape), mxfp.MXFP4)
+        b = mxfp.BlockArray(b.codes, rng.choice(np.array(choices, np.uint8), b.scales.shape), mxfp.MXFP4, 0)
+        agree_matmul(a, b, engine)
+        # The negative of each block beside it, so that all but the smallest terms cancel.
+        codes = np.concatenate([a.codes[:, :96], a.codes[:, :96] ^ 8], axis=1)
+        scales = np.concatenate([a.scales[:, :3], a.scales[:, :3]], axis=1)
+        other = np.concatenate([b.codes[:96], b.codes[:96]])
+        other_scales = np.concatenate([b.scales[:3], b.scales[:3]])
+        codes[:, -1] = 1
+        agree_matmul(
+            mxfp.BlockArray(codes, scales, mxfp.MXFP4),
+            mxfp.BlockArray(other, other_scales, mxfp.MXFP4, 0),
+            engine,
+        )
+
+
+@pytest.mark.parametrize("engine", FAST)
+def test_sums_that_lie_on_and_beside_ties(engine):
+    """1 + 2**-24 and its like: half an ulp of float32 or float64, plus or minus one term far below."""
+    for gap in (11, 12, 24, 25, 53, 54):
+        for tail in (-60, -90, -120):
+            for sign in (2, 10):
+                for lead in (2, 4):
+                    scales = [127 + gap // 2, 127 + gap // 2 - gap, 127 + gap // 2 + tail]
+                    codes = np.zeros((1, 96), np.uint8)
+                    codes[0, 0], codes[0, 32], codes[0, 64] = lead, 2, sign
+                    ones = np.full((96, 1), 2, np.uint8)
+                    a = mxfp.BlockArray(codes, [scales], mxfp.MXFP4)
+                    b = mxfp.BlockArray(ones, np.full((3, 1), 127, np.uint8), mxfp.MXFP4, 0)
+                    agree_matmul(a, b, engine, WITH_KERNELS)
+
+
+@pytest.mark.parametrize("engine", FAST)
+@given(st.data())
+def test_any_codes_and_scales(engine, data):
+    fmt = data.draw(st.sampled_from([mxfp.MXFP4, mxfp.MXFP6_E2M3, mxfp.MXFP6_E3M2, mxfp.MXINT8]))
+    k = data.draw(st.integers(0, 130))
+    code, scale = st.integers(0, fmt.element.code_count - 1), st.integers(0, 255)
+    sides = []
+    for _ in range(2):
+        codes = np.array(data.draw(st.lists(code, min_size=k, max_size=k)), np.uint8)
+        blocks = -(-k // 32)
+        scales = np.array(data.draw(st.lists(scale, min_size=blocks, max_size=blocks)), np.uint8)
+        sides.append(mxfp.BlockArray(codes, scales, fmt))
+    agree_matmul(*sides, engine, WITH_KERNELS)
+
+
+@pytest.mark.parametrize("engine", FAST)
+def test_batches_broadcast_alike(engine):
+    a = random_blocks(mxfp.MXFP4, (2, 1, 3, 70), seed=1)
+    b = random_blocks(mxfp.MXFP4, (4, 70, 2), seed=2, axis=1)
+    agree_matmul(a, b, engine, WITH_KERNELS)
+
+
+# --- threads
+
+
+@pytest.mark.skipif(not JIT, reason="numba's threads belong to compiled kernels")
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_number_of_threads_changes_nothing(count):
+    import numba
+
+    x = np.random.default_rng(1).standard_normal((64, 300)).astype(np.float32)
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(min(count, before))
+        for rounding in ("nearest_even", "stochastic"):
+            agree_quantize(
+                x, mxfp.MXFP4, "numba", rounding=rounding, seed=1 if rounding == "stochastic" else None
+            )
+        agree_matmul(
+            random_blocks(mxfp.MXFP4, (20, 300), seed=1),
+            random_blocks(mxfp.MXFP4, (300, 20), seed=2, axis=0),
+            "numba",
+            WITH_KERNELS,
+        )
+    finally:
+        numba.set_num_threads(before)
+
+
+def test_several_python_threads_at_once():
+    a = random_blocks(mxfp.MXFP4, (size(20, 3), 200), seed=1)
+    b = random_blocks(mxfp.MXFP4, (200, size(20, 3)), seed=2, axis=0)
+    x = np.random.default_rng(1).standard_normal((size(50, 4), 100)).astype(np.float32)
+    product, quantized = mxfp.matmul(a, b, engine="reference"), mxfp.quantize(x, engine="reference")
+    wrong: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(size(20, 1)):
+                same_bits(mxfp.matmul(a, b), product)
+                assert mxfp.quantize(x) == quantized
+                same_bits(mxfp.dequantize(quantized), mxfp.dequantize(quantized, engine="reference"))
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+SCRIPT = """
+import threading
+import mxfp, numpy as np
+x = np.random.default_rng(1).standard_normal((40, 100)).astype(np.float32)
+expected = mxfp.quantize(x, engine="reference")
+product = mxfp.matmul(expected, expected.T, engine="reference")
+wrong = []
+def work():
+    for _ in range(10):
+        if mxfp.quantize(x) != expected:
+            wrong.append("quantize")
+        if mxfp.matmul(expected, expected.T).tobytes() != product.tobytes():
+            wrong.append("matmul")
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+import numba
+print(numba.threading_layer(), len(wrong))
+"""
+
+
+@pytest.mark.skipif(not JIT, reason="there is no threading layer without the compiler")
+def test_the_workqueue_layer_survives_threads_that_enter_at_once():
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=HERE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["workqueue", "0"]
+
+
+@pytest.mark.skipif(
+    not JIT or not hasattr(os, "fork"), reason="forks a process that has used numba's threads"
+)
+def test_a_forked_child_that_starts_afresh_gets_the_same_bits():
+    """The child forks before the parent's first kernel; both then compute."""
+    script = (
+        "import os, sys, mxfp, numpy as np\n"
+        "x = np.arange(320.0).reshape(10, 32)\n"
+        "expected = mxfp.quantize(x, engine='reference')\n"
+        "child = os.fork()\n"
+        "same = mxfp.quantize(x) == expected\n"
+        "if child == 0:\n"
+        "    os._exit(0 if same else 3)\n"
+        "print(same, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=HERE,
+    )
+    assert done.stdout.split() == ["True", "0"], done.stderr
+
+
+# --- kernels inside a caller's own compiled code
+
+
+def test_kernels_can_be_called_from_compiled_code_of_ones_own():
+    import numba
+
+    from mxfp.encode import draws, starts
+    from mxfp.kernels.encode import count_starts, draw
+
+    table = starts(mxfp.E2M1, "nearest_even")
+
+    @numba.njit
+    def codes_of(x, table, out):
+        for i in range(x.size):
+            out[i] = count_starts(abs(x[i]), table)
+
+    @numba.njit
+    def draws_of(key, out):
+        for i in range(out.size):
+            out[i] = draw(key, np.uint64(i))
+
+    x = np.linspace(-7, 7, 1001)
+    out = np.zeros(x.size, np.uint8)
+    codes_of(x, table, out)
+    assert np.array_equal(out, mxfp.encode(np.abs(x), mxfp.E2M1))
+    drawn = np.zeros(50, np.uint64)
+    with np.errstate(over="ignore"):
+        draws_of(np.uint64(2**63 + 11), drawn)
+    assert np.array_equal(bits(drawn), draws(np.uint64(2**63 + 11), np.arange(50, dtype=np.uint64)))

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests themselves: every comparison rejects one flipped bit, and named mutants are caught."""
+
+import importlib
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import mxfp
+import oracle
+from mxfp import accumulate, blocks, dot, floats, packing, scale
+from mxfp.formats import ElementFormat
+from support import (
+    DTYPES,
+    bits,
+    by_bisection,
+    check_quantize,
+    hard_array,
+    oracle_dequantize,
+    oracle_result,
+    random_blocks,
+    same_bits,
+    same_blocks,
+    values_of,
+)
+
+encode = importlib.import_module("mxfp.encode")  # the room; mxfp.encode is its function
+
+# --- comparisons bite
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "uint8", "int64"])
+def test_same_bits_rejects_every_flipped_bit(dtype):
+    x = np.arange(6).astype(DTYPES.get(dtype, dtype)).reshape(2, 3)
+    same_bits(x, x.copy())
+    for i in range(x.size):
+        for bit in range(8 * x.itemsize):
+            other = bits(x).copy()
+            other.ravel()[i] ^= other.dtype.type(1 << bit)
+            with pytest.raises(AssertionError, match="1 of 6 differ"):
+                same_bits(other.view(x.dtype), x)
+
+
+def test_same_bits_tells_zeros_nans_dtypes_and_shapes_apart():
+    for left, right in (
+        (np.array([0.0]), np.array([-0.0])),
+        (np.array([math.nan]), np.array([0x7FF8000000000001], np.uint64).view(np.float64)),
+        (np.array([1.0], np.float32), np.array([1.0])),
+        (np.array([1.0]), np.array([[1.0]])),
+        (np.array([1.0]), np.array([1.0, 1.0])),
+        (np.array(0.0), np.array(-0.0)),
+    ):
+        with pytest.raises(AssertionError):
+            same_bits(left, right)
+    same_bits(np.array([math.nan, -0.0]), np.array([math.nan, -0.0]))
+
+
+def test_same_blocks_rejects_every_flipped_code_and_scale():
+    q = random_blocks(mxfp.MXFP4, (2, 40), seed=1)
+    same_blocks(q, q.codes, q.scales)
+    for name in ("codes", "scales"):
+        for i in range(getattr(q, name).size):
+            arrays = {"codes": q.codes.copy(), "scales": q.scales.copy()}
+            arrays[name].ravel()[i] ^= 1
+            with pytest.raises(AssertionError):
+                same_blocks(q, **arrays)
+
+
+def test_bisection_finds_every_step_of_a_function_that_never_falls():
+    for steps in ([], [0], [5], [1, 2, 3], [9, 9, 99], list(range(100))):
+        expected = [sum(s <= n for s in steps) for n in range(100)]
+        assert by_bisection(lambda n, expected=expected: expected[n], 100).tolist() == expected
+
+
+def test_values_of_agrees_with_python_floats():
+    x = np.array([1.5, -0.0, math.inf, -math.inf, math.nan, 5e-324])
+    values, signs = values_of(x)
+    assert values == [Fraction(3, 2), 0, "inf", "-inf", "nan", Fraction(5e-324)]
+    assert signs == [False, True, False, True, False, False]
+
+
+# --- mutants
+
+
+def the_scale_check():
+    x = np.array(
+        [[np.nextafter(8.0, 0), 1.0], [8.0, 1.0], [7.0, 1.0], [6.0, 1.0], [np.nextafter(6.0, 7), 1.0]]
+    )
+    for rule in ("floor", "ceil", "rceil", "even"):
+        check_quantize(x, mxfp.MXFP4, scale_rule=rule)
+
+
+def the_rounding_check():
+    for rounding in ("nearest_even", "nearest_away", "toward_zero"):
+        check_quantize(
+            np.array([4.0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, -0.0, -0.1]), mxfp.MXFP4, rounding=rounding
+        )
+
+
+def the_stochastic_check():
+    check_quantize(
+        np.random.default_rng(1).uniform(-6, 6, (4, 33)), mxfp.MXFP4, rounding="stochastic", seed=3
+    )
+
+
+def the_hard_check():
+    for fmt in (mxfp.MXFP4, mxfp.MXINT8):
+        check_quantize(hard_array("float64", fmt.element, (12, 32), seed=1), fmt)
+
+
+def the_nvfp4_check():
+    x = np.random.default_rng(3).standard_normal((8, 33)).astype(np.float32)
+    for rule in ("nearest", "rceil"):
+        check_quantize(x, mxfp.NVFP4, scale_rule=rule)
+    for t in np.random.default_rng(4).uniform(0.5, 2, 12).astype(np.float32).tolist():
+        middle = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]) * (1.125 * t)
+        for beside in (middle, np.nextafter(middle, 0), np.nextafter(middle, 9)):
+            check_quantize(np.append(beside, 6 * 1.125 * t), mxfp.NVFP4, tensor_scale=t)
+
+
+def the_integer_check():
+    check_quantize(np.array([1 << 62, 5 << 59, (5 << 59) + 1, (5 << 59) - 1]), mxfp.MXFP4)
+
+
+def the_dequantize_check():
+    for fmt in (mxfp.MXFP4, mxfp.NVFP4):
+        q = random_blocks(fmt, (6, 70), seed=1, nan_share=0.2)
+        for dtype in DTYPES:
+            same_bits(mxfp.dequantize(q, dtype=dtype, engine="reference"), oracle_dequantize(q, dtype))
+
+
+def the_product_check():
+    a, b = (random_blocks(mxfp.MXFP4, (2, 200), seed=s, scales=(110, 145)) for s in (1, 2))
+    accumulators = [
+        mxfp.Sequential("float32"),
+        mxfp.Sequential("bfloat16"),
+        mxfp.Exact("float32"),
+        mxfp.Pairwise("float32"),
+        mxfp.FixedPoint(20, -8, "wrap"),
+        mxfp.BLACKWELL_MXFP4,
+        mxfp.Fused(8, 16, 64, -139),
+    ]
+    for accumulator in accumulators:
+        found = accumulator(mxfp.block_dots(a, b, group=accumulator.terms_of))
+        for row in range(2):
+            x, y = (mxfp.BlockArray(q.codes[row], q.scales[row], mxfp.MXFP4) for q in (a, b))
+            assert int(bits(found)[row]) == oracle_result(accumulator, x, y)
+
+
+def the_tie_check():
+    """1 + 2**-24 + 2**-90: a tie of float32 that one term far below decides."""
+    codes = np.zeros(96, np.uint8)
+    codes[[0, 32, 64]] = 2
+    a = mxfp.BlockArray(codes, [127, 103, 37], mxfp.MXFP4)
+    b = mxfp.BlockArray(codes, [127, 127, 127], mxfp.MXFP4)
+    terms = mxfp.block_dots(a, b)
+    assert int(bits(mxfp.Exact("float32")(terms))[()]) == 0x3F800001
+    # In float16 the running sum 1 meets 2**-11 + 2**-60 in one term: a tie unless rounded to odd.
+    wide = dot.Terms(np.array([1, (1 << 49) + 1]), np.array([0, -60]), 52, 0)
+    assert int(bits(mxfp.Sequential("float16")(wide))[()]) == 0x3C01
+
+
+def the_width_check():
+    q = mxfp.quantize([6.0] * 32)
+    with pytest.raises(mxfp.WidthError):
+        mxfp.block_dots(q, q, width=13)
+
+
+def the_packing_check():
+    codes = np.arange(16, dtype=np.uint8)
+    assert mxfp.pack(codes, mxfp.E2M1).tobytes().hex() == "1032547698badcfe"
+    assert mxfp.unpack(mxfp.pack(codes, mxfp.E2M1), mxfp.E2M1, 16).tolist() == codes.tolist()
+
+
+def log2_exponents(amax, element, rule):
+    """floor(log2(amax)): one too high an ulp below a power of two."""
+    with np.errstate(divide="ignore"):
+        exponent = np.floor(np.log2(np.where(amax > 0, amax, 1.0).astype(np.float32))).astype(np.int64)
+    fraction = amax / 2.0**exponent
+    return exponent - element.emax + (fraction >= scale.step_up(rule, element)).astype(np.int64)
+
+
+_step_up, _starts, _draws = scale.step_up, encode.starts, encode.draws
+_round_float64 = floats.round_float64
+
+
+def late_draws(key, index):
+    return _draws(key, index + np.uint64(1))
+
+
+def through_float32(x):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return x.astype(np.float32).astype(np.float64)
+
+
+def truncated(x, dtype):
+    """Rounds to odd at the end instead of nearest even."""
+    found = _round_float64(x, dtype)
+    with np.errstate(invalid="ignore"):
+        beyond = np.abs(found.astype(np.float64)) > np.abs(x)
+    patterns = bits(found)
+    return np.where(beyond, patterns - 1, patterns).astype(patterns.dtype).view(found.dtype)
+
+
+MUTANTS = {
+    "floor(log2(amax)) in float32": (scale, "exponents", log2_exponents, the_scale_check),
+    "ceil steps up at the power of two": (
+        scale,
+        "step_up",
+        lambda r, e: 1.0 if r == "ceil" else _step_up(r, e),
+        the_scale_check,
+    ),
+    "rceil steps up at the maximum itself": (
+        scale,
+        "step_up",
+        lambda r, e: 1.5 if r == "rceil" else _step_up(r, e),
+        the_scale_check,
+    ),
+    "even steps up from 1.5": (
+        scale,
+        "step_up",
+        lambda r, e: 1.5 if r == "even" else _step_up(r, e),
+        the_scale_check,
+    ),
+    "floor steps up": (
+        scale,
+        "step_up",
+        lambda r, e: 1.75 if r == "floor" else _step_up(r, e),
+        the_scale_check,
+    ),
+    "ties away from zero": (
+        encode,
+        "starts",
+        lambda e, r: _starts(e, "nearest_away" if r == "nearest_even" else r),
+        the_rounding_check,
+    ),
+    "ties toward zero": (
+        encode,
+        "starts",
+        lambda e, r: np.nextafter(_starts(e, "nearest_away"), 9) if r == "nearest_even" else _starts(e, r),
+        the_rounding_check,
+    ),
+    "truncation rounds": (
+        encode,
+        "starts",
+        lambda e, r: _starts(e, "nearest_even" if r == "toward_zero" else r),
+        the_rounding_check,
+    ),
+    "the sign of zero is lost": (np, "signbit", lambda x: x < 0, the_rounding_check),
+    "draws are one element late": (blocks, "draws", late_draws, the_stochastic_check),
+    "float64 goes through float32": (blocks, "to_float64", through_float32, the_hard_check),
+    "64-bit integers go through float64": (
+        blocks,
+        "to_float64",
+        lambda x: x.astype(np.float64),
+        the_integer_check,
+    ),
+    "NVFP4 divides in float32": (
+        blocks,
+        "divide_to_odd",
+        lambda x, d: (x.astype(np.float32) / d.astype(np.float32)).astype(np.float64),
+        the_nvfp4_check,
+    ),
+    "NVFP4 multiplies by a reciprocal": (blocks, "divide_to_odd", lambda x, d: x * (1 / d), the_nvfp4_check),
+    "NVFP4 takes the scale one code up": (
+        scale,
+        "significand_codes",
+        lambda *a, f=scale.significand_codes: np.minimum(f(*a) + 1, 126).astype(np.uint8),
+        the_nvfp4_check,
+    ),
+    "decoding truncates": (blocks, "round_float64", truncated, the_dequantize_check),
+    "the LSB of an element is twice as large": (
+        ElementFormat,
+        "lsb_exponent",
+        property(lambda self: 2 - self.bias - self.mantissa_bits),
+        the_product_check,
+    ),
+    "sums are added before they are rounded to odd": (
+        accumulate,
+        "add_to_odd",
+        lambda a, b: a + b,
+        the_tie_check,
+    ),
+    "the accumulator truncates": (accumulate, "round_float64", truncated, the_product_check),
+    "shifts round toward zero": (
+        accumulate,
+        "_shift",
+        lambda i, s, r, f=accumulate._shift: f(i, s, "toward_zero"),
+        the_product_check,
+    ),
+    "shifts round down": (
+        accumulate,
+        "_shift",
+        lambda i, s, r, f=accumulate._shift: f(i, s, "floor"),
+        the_product_check,
+    ),
+    "sums wrap in silence": (dot, "_fit", lambda sums, *_: sums, the_width_check),
+    "the first element in the high nibble": (
+        packing,
+        "_padded",
+        lambda c, m, f=packing._padded: f(c, m).reshape(-1, 2)[:, ::-1].reshape(-1),
+        the_packing_check,
+    ),
+}
+CHECKS = sorted({check for *_, check in MUTANTS.values()}, key=lambda check: check.__name__)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_checks_pass_without_a_mutant(check):
+    check()
+
+
+def clear_tables() -> None:
+    """Forget what a mutant may have put into the derived tables."""
+    for fmt in mxfp.formats.ELEMENT_FORMATS.values():
+        for name in ("values", "magnitudes", "integers"):
+            vars(fmt).pop(name, None)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_named_mutant_is_caught(monkeypatch, name):
+    owner, attribute, mutant, check = MUTANTS[name]
+    with monkeypatch.context() as patch:
+        if owner is ElementFormat:
+            clear_tables()
+        if attribute in ("starts", "step_up"):
+            # Both engines: the kernels import these names for themselves.
+            from mxfp.kernels import blocks as kernels
+
+            patch.setattr(kernels, attribute, mutant)
+        patch.setattr(owner, attribute, mutant)
+        caught = False
+        try:
+            check()
+        except (AssertionError, pytest.fail.Exception):
+            caught = True
+    if owner is ElementFormat:
+        clear_tables()
+    assert caught, f"nothing noticed: {name}"
+
+
+def test_a_kernel_that_differs_in_one_bit_is_caught(monkeypatch):
+    """One flipped code from the fast engine, whatever the block."""
+    from mxfp.kernels import blocks as kernels
+
+    real = kernels.quantize_rows
+
+    def flipped(*arguments):
+        codes, scales = real(*arguments)
+        codes[-1, -1] ^= 1
+        return codes, scales
+
+    monkeypatch.setattr(kernels, "quantize_rows", flipped)
+    with pytest.raises(AssertionError, match="1 of 66 differ"):
+        check_quantize(np.linspace(-3, 3, 66).reshape(2, 33), mxfp.MXFP4)
+
+
+def test_the_oracle_imports_nothing_of_the_package():
+    from pathlib import Path
+
+    text = Path(oracle.__file__).read_text(encoding="utf-8")
+    assert "import mxfp" not in text
+    assert "from mxfp" not in text
+    assert "numpy" not in text.split('"""', 2)[2]

@@ -4,6 +4,7 @@
 import dataclasses
 import itertools
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -457,3 +458,31 @@ def test_dtypes_by_any_name_make_equal_accumulators():
         with pytest.raises(TypeError, match="int8"):
             kind("int8")
     assert mxfp.Exact() != mxfp.Sequential()
+
+
+# --- parameters as numpy gives them
+
+
+@pytest.mark.parametrize("width", [np.int64(65 - 1), np.int32(33), np.uint8(20), np.int8(30)], ids=repr)
+@pytest.mark.parametrize("overflow", ["raise", "wrap", "saturate"])
+def test_a_numpy_integer_is_as_good_a_width_as_a_python_one(width, overflow):
+    q = mxfp.quantize([6.0] * 32)
+    plain = mxfp.FixedPoint(int(width), 0, overflow)
+    register = mxfp.FixedPoint(width, np.int16(0), overflow)
+    assert register == plain
+    assert mxfp.matmul(q, q, accumulator=register) == mxfp.matmul(q, q, accumulator=plain) == 1152.0
+
+
+def test_numpy_integers_are_as_good_for_a_tensor_core():
+    q = mxfp.quantize([6.0] * 96)
+    fused = mxfp.Fused(np.uint8(35), np.uint8(16), np.uint8(64), np.int16(-139))
+    assert fused == mxfp.BLACKWELL_MXFP4
+    assert mxfp.matmul(q, q, accumulator=fused) == 3456.0
+
+
+def test_a_width_error_survives_a_process_boundary():
+    q = mxfp.quantize([6.0] * 32)
+    with pytest.raises(mxfp.WidthError) as caught:
+        mxfp.block_dots(q, q, width=13)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.block, again.value) == (str(caught.value), 0, 4608)

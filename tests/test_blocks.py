@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Room 4: quantize and dequantize against the oracle for every format, rule, rounding, policy and layout."""
 
+import copy
 import dataclasses
 import math
+import pickle
 import tracemalloc
 from fractions import Fraction
 
@@ -538,3 +540,27 @@ def test_oracle_quantize_counts_draws_in_the_arrays_own_order():
     ]
     assert codes.ravel().tolist() == expected
     assert bits(x).shape == x.shape
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda q: pickle.loads(pickle.dumps(q))])
+@pytest.mark.parametrize("fmt", FORMATS, ids=name_of)
+def test_a_copy_is_equal_frozen_and_keeps_its_rule(fmt, again):
+    q = mxfp.quantize(np.linspace(-3, 5, 40).reshape(2, 20), fmt, axis=0)
+    found = again(q)
+    assert found == q
+    assert (found.scale_rule, found.axis) == (q.scale_rule, q.axis)
+    assert not found.codes.flags.writeable
+    assert not found.scales.flags.writeable
+
+
+def test_nobody_can_write_to_what_a_block_array_holds():
+    memory = bytearray(32)
+    views = [np.zeros(32, np.uint8), np.frombuffer(memoryview(memory).toreadonly(), np.uint8)]
+    views.append(views[0][::-1])
+    for codes in views:
+        q = mxfp.BlockArray(codes, np.array([127], np.uint8), mxfp.MXFP4)
+        memory[0] = 200
+        views[0][:] = 200
+        assert not q.codes.any()
+        memory[0] = 0
+        views[0][:] = 0

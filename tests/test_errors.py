@@ -684,6 +684,24 @@ WRONG_CALLS = [
         [OUT_DTYPES, "'int8'"],
     ),
     (
+        "an element format wider than int64",
+        lambda: mxfp.ElementFormat("E7M0", 7, 0, bias=63),
+        ValueError,
+        ["E7M0", "7 exponent bits", "62 bits"],
+    ),
+    (
+        "a tensor scale beside E8M0",
+        lambda: mxfp.BlockFormat("Z", mxfp.E2M1, mxfp.E8M0, 32, ("floor",), tensor_scale=True),
+        ValueError,
+        ["Z", "tensor scale", "E8M0"],
+    ),
+    (
+        "a tensor scale that float32 has not",
+        lambda: mxfp.quantize([1.0], mxfp.NVFP4, tensor_scale=0.1),
+        ValueError,
+        ["0.1", "numpy.float32(0.10000000149011612)"],
+    ),
+    (
         "fused with -1 bits",
         lambda: mxfp.Fused(-1, 16, 64, -139),
         ValueError,

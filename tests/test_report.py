@@ -245,3 +245,39 @@ def test_half_precision_data_is_measured(tmp_path):
     )
     found = measure(data.layer_from_file(tmp_path / "half.npz"), rules=["floor"])
     assert found.accuracy[1].figures.relative_error < 1e-6
+
+
+@pytest.mark.parametrize("power", [-120, 120])
+def test_figures_do_not_depend_on_the_size_of_the_numbers(layer, power):
+    big = data.Layer("big", np.ldexp(layer.activations.astype(np.float64), power), layer.weight)
+    one, other = (measure(x, rules=["floor"], accumulators=[mxfp.Exact("float64")]) for x in (layer, big))
+    assert other.causes[0].from_both == pytest.approx(one.causes[0].from_both, rel=1e-12)
+    assert other.accuracy[-1].figures.cosine == pytest.approx(one.accuracy[-1].figures.cosine, rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_data_beyond_the_yardstick_is_refused(layer, size):
+    far = data.Layer("far", layer.activations * np.float64(size), layer.weight * np.float64(size))
+    with pytest.raises(ValueError, match="scale the data"):
+        measure(far)
+
+
+def test_tiny_products_do_not_pass_for_exact():
+    found = figures(np.zeros(3), np.full(3, 1e-250))
+    assert (found.relative_error, found.sqnr_db) == (pytest.approx(1.0), pytest.approx(0.0))
+
+
+def test_a_directory_that_cannot_be_written_is_named_before_the_work_begins(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr("mxfp.report.measure", lambda *a, **k: pytest.fail("the work began"))
+    for out in (tmp_path / "file" / "below", tmp_path / "dangling"):
+        if out.name == "dangling":
+            out.symlink_to(tmp_path / "nowhere")
+        with pytest.raises(OSError, match=f"cannot write to {re.escape(str(out))}"):
+            CliRunner().invoke(cli.cli, ["report", "--out", str(out)], catch_exceptions=False)
+
+
+def test_what_else_lies_in_the_directory_stays(tmp_path, report):
+    (tmp_path / "notes.txt").write_text("mine")
+    render.write({"report.json": render.json_text(report).encode()}, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "report.json"]

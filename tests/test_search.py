@@ -134,3 +134,13 @@ def test_candidates_run_from_below_floor_to_above_ceil():
     }
     found = search_exponents(x, x, np.array([[4.0]]), mxfp.MXFP4, "nearest_even")
     assert errors[int(found[0, 0])] == min(errors.values())
+
+
+@pytest.mark.parametrize("rule", ["search", "floor"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_a_signalling_nan_marks_its_block_in_silence(rule, dtype):
+    bits = {"float16": np.uint16(0x7D01), "bfloat16": np.uint16(0x7FA0), "float32": np.uint32(0x7F800001)}
+    x = np.full(2, bits[dtype]).view(mxfp.floats.float_dtype(dtype))
+    assert mxfp.quantize(x, scale_rule=rule).scales.tolist() == [255]
+    with pytest.raises(ValueError, match="index"):
+        mxfp.quantize(x, scale_rule=rule, nonfinite="raise")

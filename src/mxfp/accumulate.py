@@ -207,10 +207,13 @@ def _add(state: AnyFloats, terms: Terms, k: int, dtype: np.dtype[Any]) -> AnyFlo
     return np.where(finite, round_integers(np.asarray(total, object), unit, dtype), state).astype(dtype)
 
 
-def _check_integer(name: str, value: Any, low: int, high: int) -> None:
+def _set_integer(accumulator: Accumulator, name: str, low: int, high: int) -> None:
+    """Check a parameter, and keep it as a Python integer: numpy's would wrap."""
+    value = getattr(accumulator, name)
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not low <= value <= high:
         raise ValueError(f"{name} is an integer, {low} … {high}, got {value!r}")
+    object.__setattr__(accumulator, name, int(value))
 
 
 class _FloatAccumulator(Accumulator):
@@ -346,8 +349,8 @@ class FixedPoint(Accumulator):
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        check_width(self.width)
-        _check_integer("lsb_exponent", self.lsb_exponent, -MOST_BITS, MOST_BITS)
+        object.__setattr__(self, "width", check_width(self.width))
+        _set_integer(self, "lsb_exponent", -MOST_BITS, MOST_BITS)
         check_choice(self.overflow, OVERFLOWS, "overflow")
         check_choice(self.rounding, SHIFT_ROUNDINGS, "rounding")
         object.__setattr__(self, "dtype", _dtype_name(self.dtype))
@@ -436,10 +439,10 @@ class Fused(Accumulator):
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        _check_integer("fraction_bits", self.fraction_bits, 0, MOST_BITS)
-        _check_integer("group", self.group, 1, MOST_BITS)
-        _check_integer("step", self.step, 1, 1 << 20)
-        _check_integer("zero_exponent", self.zero_exponent, -MOST_BITS, MOST_BITS)
+        _set_integer(self, "fraction_bits", 0, MOST_BITS)
+        _set_integer(self, "group", 1, MOST_BITS)
+        _set_integer(self, "step", 1, 1 << 20)
+        _set_integer(self, "zero_exponent", -MOST_BITS, MOST_BITS)
         if self.step % self.group:
             raise ValueError(f"group divides step, got group {self.group}, step {self.step}")
 

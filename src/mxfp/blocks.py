@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import scale
-from .encode import Rounding, check_rounding, draw_key, draws, encode_scaled
+from .encode import SLAB, Rounding, check_rounding, draw_key, draws, encode_scaled
 from .floats import check_subnormals, divide_to_odd, float_dtype, real_array, round_float64, to_float64
 from .formats import MXFP4, BlockFormat, Codes, Floats, ScaleRule, check_codes
 from .search import search_exponents
@@ -24,8 +26,6 @@ Engine = Literal["numba", "reference"]
 
 NONFINITE: Final[tuple[Nonfinite, ...]] = ("nan", "saturate", "raise")
 ENGINES: Final[tuple[Engine, ...]] = ("numba", "reference")
-SLAB: Final = 1 << 18
-"""Elements that the reference works on at a time; its temporaries are a few times as large."""
 
 
 def check_choice(value: str, choices: tuple[str, ...], name: str) -> None:
@@ -156,6 +156,11 @@ class BlockArray:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Pickle and copy through the constructor, which checks and seals."""
+        parts = (self.codes, self.scales, self.format, self.axis, self.tensor_scale)
+        return partial(BlockArray, scale_rule=self.scale_rule), parts
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Dequantize, to float32 or to another float dtype."""
         if copy is False:
@@ -193,11 +198,10 @@ class BlockArray:
 def _kept(array: Codes) -> Codes:
     """An array nobody else can write to: a read-only view, or a read-only copy where that is not sure."""
     base: Any = array
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
-            array = array.copy()
-            break
+    while isinstance(base, np.ndarray) and not base.flags.writeable:
         base = base.base
+    if not (base is None or isinstance(base, (bytes, mmap.mmap))):
+        array = array.copy()
     view = array.view()
     view.flags.writeable = False
     return view
@@ -231,7 +235,8 @@ def check_tensor_scale(value: Any, fmt: BlockFormat) -> float:
     with np.errstate(over="ignore", under="ignore"):
         single = float(np.float32(number))
     if not (number == single and 0 < single < math.inf):
-        raise ValueError(f"{wanted}, got {value!r}")
+        near = f"; the nearest is numpy.float32({single!r})" if 0 < single < math.inf else ""
+        raise ValueError(f"{wanted}, got {value!r}{near}")
     return single
 
 
@@ -314,8 +319,9 @@ def _largest(x: NDArray[Any]) -> float:
 
 
 def _refuse_nonfinite(x: NDArray[Any]) -> None:
-    finite = np.isfinite(x) if x.dtype.kind not in "iu" else None
-    if finite is not None and not finite.all():
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        finite = np.isfinite(x)
+    if not finite.all():
         first = tuple(int(i) for i in np.argwhere(~finite)[0])
         raise ValueError(f"x is {x[first]} at index {first}, and nonfinite is 'raise'")
 

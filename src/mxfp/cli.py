@@ -229,11 +229,12 @@ def report(
     from .data import Layer, embedded_layer, layer_from_file
     from .report import measure
     from .report.figures import CAPTIONS, pictures, require_matplotlib
-    from .report.render import json_text, markdown, write
+    from .report.render import json_text, markdown, writable, write
     from .report.tables import headline, tables
 
     if out is not None:
         require_matplotlib()
+        writable(out.absolute())
     layer = embedded_layer() if data is None else layer_from_file(data)
     if tokens is not None:
         layer = Layer(layer.name, layer.activations[:tokens], layer.weight, layer.attribution)

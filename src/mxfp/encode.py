@@ -20,6 +20,8 @@ Rounding = Literal["nearest_even", "nearest_away", "toward_zero", "stochastic"]
 
 ROUNDINGS: Final[tuple[Rounding, ...]] = ("nearest_even", "nearest_away", "toward_zero", "stochastic")
 DRAW_BITS: Final = 32
+SLAB: Final = 1 << 18
+"""Elements that the reference works on at a time; its temporaries are a few times as large."""
 
 
 def check_rounding(rounding: str, rng: Any) -> None:
@@ -117,18 +119,29 @@ def encode(
     element = element_of(fmt)
     check_rounding(rounding, rng)
     given = real_array(x)
-    values = to_float64(given)
-    nan = np.isnan(values)
+    if element.nan_code is None:
+        _refuse_nan(given, element)
+    key = None if rng is None else draw_key(rng)
+    flat, codes = given.reshape(-1), np.empty(given.size, np.uint8)
+    for start in range(0, given.size, SLAB):
+        part = slice(start, min(start + SLAB, given.size))
+        values = to_float64(flat[part])
+        nan = np.isnan(values)
+        draw = None if key is None else draws(key, np.arange(part.start, part.stop, dtype=np.uint64))
+        codes[part] = encode_scaled(np.where(nan, 0.0, values), element, rounding, draw)
+        if element.nan_code is not None:
+            codes[part][nan] = element.nan_code
+    return codes.reshape(given.shape)
+
+
+def _refuse_nan(x: NDArray[Any], element: ElementFormat) -> None:
+    if x.dtype.kind in "iu":
+        return
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        nan = np.isnan(x)
     if nan.any():
-        if element.nan_code is None:
-            first = tuple(int(i) for i in np.argwhere(nan)[0])
-            raise ValueError(f"{element.name} has no NaN, and x is NaN at index {first}")
-        values = np.where(nan, 0.0, values)
-    draw = None
-    if rng is not None:
-        draw = draws(draw_key(rng), np.arange(values.size, dtype=np.uint64).reshape(values.shape))
-    codes = encode_scaled(values, element, rounding, draw)
-    return codes if element.nan_code is None else np.where(nan, element.nan_code, codes).astype(np.uint8)
+        first = tuple(int(i) for i in np.argwhere(nan)[0])
+        raise ValueError(f"{element.name} has no NaN, and x is NaN at index {first}")
 
 
 def decode(codes: Any, fmt: ElementFormat | BlockFormat, *, dtype: Any = np.float32) -> NDArray[Any]:
@@ -146,5 +159,5 @@ def decode(codes: Any, fmt: ElementFormat | BlockFormat, *, dtype: Any = np.floa
     element = element_of(fmt)
     wanted = float_dtype(dtype)
     check_subnormals()
-    values = element.values[check_codes(codes, element.code_count, f"{element.name} codes")]
-    return round_float64(values, wanted)
+    checked = check_codes(codes, element.code_count, f"{element.name} codes")
+    return np.asarray(round_float64(element.values, wanted)[checked])

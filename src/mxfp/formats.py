@@ -88,6 +88,11 @@ class ElementFormat:
                 f"{self.name}: an element format has 1 or more exponent bits, 0 or more mantissa bits and "
                 f"at most 8 bits in all, got {self.exponent_bits} + {self.mantissa_bits} + sign"
             )
+        if (1 << self.exponent_bits) - 1 + self.mantissa_bits > 62:
+            raise ValueError(
+                f"{self.name}: {self.exponent_bits} exponent bits span more than the 62 bits that integers "
+                "in LSB units may take here"
+            )
 
     @property
     def bits(self) -> int:
@@ -315,6 +320,11 @@ class BlockFormat:
             )
         if isinstance(self.block, bool) or not isinstance(self.block, int) or self.block < 1:
             raise ValueError(f"{self.name}: block is a number of elements, 1 or more, got {self.block!r}")
+        if self.tensor_scale and not self.scale.mantissa_bits:
+            raise ValueError(
+                f"{self.name}: a tensor scale goes with block scales that have mantissa bits (UE4M3), "
+                f"not {self.scale.name}"
+            )
         known = SIGNIFICAND_RULES if self.scale.mantissa_bits else POWER_OF_TWO_RULES
         if not self.scale_rules or not set(self.scale_rules) <= set(known):
             raise ValueError(

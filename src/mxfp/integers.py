@@ -32,6 +32,10 @@ class WidthError(ValueError):
         self.what, self.of = what, of
         self.block, self.index, self.value, self.width = block, index, value, width
 
+    def __reduce__(self) -> tuple[type[WidthError], tuple[Any, ...]]:
+        """Pickle by the arguments, so that it comes back whole from a worker process."""
+        return WidthError, (self.what, self.of, self.block, self.index, self.value, self.width)
+
     def at(self, index: tuple[int, ...]) -> WidthError:
         """The same error at the index that the caller knows it by."""
         return WidthError(self.what, self.of, self.block, index, self.value, self.width)

@@ -51,7 +51,8 @@ def search_exponents(
         best = np.where(better & ~near, candidate, best)
         best_error = np.where(better, error, best_error)
     best = _clamped(best, fmt)
-    finite = np.isfinite(values) if given.dtype.kind in "iu" else np.isfinite(given)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        finite = np.isfinite(given)
     for index in np.argwhere(close & (amax > 0)):
         where = tuple(index)
         block = [

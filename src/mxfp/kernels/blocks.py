@@ -142,5 +142,6 @@ def _dequantize(codes: Any, scales: Any, values: Any, factors: Any, block: int, 
         first = (n - row * per_row) * block
         factor = factors[scales[row, n - row * per_row]]
         for k in range(first, min(first + block, length)):
-            value = values[codes[row, k]] * factor
+            # The mask keeps the index in the table whatever becomes of a mapped file's bytes.
+            value = values[codes[row, k] & (values.size - 1)] * factor
             out[row, k] = math.nan if math.isnan(value) else value

@@ -50,16 +50,19 @@ def figures(product: NDArray[Any], exact: Floats) -> Figures:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         error = got - exact
         relative = relative_norm(error, exact)
-        cosine = np.vdot(got, exact) / (np.linalg.norm(got) * np.linalg.norm(exact))
+        x, y = got / (np.abs(got).max() or 1.0), exact / (np.abs(exact).max() or 1.0)
+        cosine = np.vdot(x, y) / (np.linalg.norm(x) * np.linalg.norm(y))
         sqnr = -20 * np.log10(relative)
     return Figures(relative, float(sqnr), float(np.abs(error).max()), float(cosine))
 
 
 def relative_norm(error: Floats, exact: Floats) -> float:
     """Frobenius norm of the error over that of the exact product; 0 for 0 over 0."""
-    norm = np.linalg.norm(error)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(norm / np.linalg.norm(exact)) if norm else 0.0
+    largest = float(np.abs(exact).max())
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        unit = largest or 1.0  # squares of very small and very large numbers leave float64
+        norm = np.linalg.norm(error / unit)
+        return float(norm / np.linalg.norm(exact / unit)) if norm else 0.0
 
 
 def row_chunks(rows: int, work_per_row: int) -> Iterator[slice]:

@@ -108,6 +108,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
+@np.errstate(over="ignore", under="ignore", invalid="ignore")  # float16 may overflow; the figures say so
 def measure(
     layer: Layer,
     *,
@@ -128,6 +129,7 @@ def measure(
     a, w = layer.activations, layer.weight
     tokens, k, n = a.shape[0], a.shape[1], w.shape[0]
     work = tokens * k * n
+    _check_range(a, w)
     exact = to_float64(a) @ to_float64(w).T
 
     def ticker(what: str, total: int = work) -> Callable[[int], None]:
@@ -194,6 +196,17 @@ def measure(
         timing,
         machine(),
     )
+
+
+def _check_range(a: NDArray[Any], w: NDArray[Any]) -> None:
+    """Refuse data whose product float64, the yardstick, cannot hold."""
+    largest_a, largest_w = (float(np.abs(to_float64(x)).max()) for x in (a, w))
+    exponent = (np.frexp(largest_a)[1] + np.frexp(largest_w)[1]) if largest_a and largest_w else 0
+    if abs(int(exponent)) > 900:
+        raise ValueError(
+            f"the largest magnitudes, {largest_a:.3g} of activations and {largest_w:.3g} of weight, have a "
+            "product outside 2^-900 … 2^900, for which figures in float64 mean nothing; scale the data"
+        )
 
 
 def _counts(codes: NDArray[np.uint8], count: int) -> list[int]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -42,6 +41,22 @@ def json_text(report: Report) -> str:
     return json.dumps(report.as_dict(), indent=1, allow_nan=False) + "\n"
 
 
+def writable(directory: Path) -> None:
+    """Raise OSError naming `directory` unless files can be put there; leave nothing behind."""
+    try:
+        _staging(directory).rmdir()
+    except OSError as error:
+        raise OSError(f"cannot write to {directory}: {error.strerror}") from None
+
+
+def _staging(directory: Path) -> Path:
+    """Make a new folder on the same file system: inside `directory` if it exists, else beside it to be."""
+    if directory.exists() or directory.is_symlink():
+        return Path(tempfile.mkdtemp(prefix=".mxfp-", dir=directory))
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+
+
 def write(files: Mapping[str, bytes], directory: Path) -> None:
     """Put all files into `directory`, made if need be, so that none is ever seen half-written.
 
@@ -49,14 +64,13 @@ def write(files: Mapping[str, bytes], directory: Path) -> None:
     replaced whole. Raises OSError where it cannot be written.
     """
     directory = directory.absolute()
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    staging = _staging(directory)
     try:
         for name, content in files.items():
             (staging / name).write_bytes(content)
         if directory.exists():
             for name in files:
-                os.replace(staging / name, directory / name)  # noqa: PTH105 - across the same folder, atomic
+                (staging / name).replace(directory / name)
         else:
             staging.chmod(0o755)
             staging.rename(directory)

@@ -99,8 +99,8 @@ def speeds(
         raise AssertionError(
             "the compiled product does not have the reference's bits; timing it is pointless"
         )
-    a32, w32 = np.ascontiguousarray(a, np.float32), np.ascontiguousarray(w, np.float32)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
+        a32, w32 = np.asarray(a, np.float32), np.asarray(w, np.float32)
         a16, w16 = a32.astype(np.float16), w32.astype(np.float16)
     rows16 = min(len(a32), max(FLOAT16_WORK // w32.size, 1))
     one = BlockArray(qa.codes[0], qa.scales[0], qa.format, -1, qa.tensor_scale)

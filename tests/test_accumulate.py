@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import mxfp
 import oracle
-from mxfp.accumulate import Fixed, parse
+from mxfp.accumulate import Fixed
 from mxfp.dot import Terms
+from mxfp.names import accumulator as parse
 from support import (
     ACCUMULATORS,
     DTYPES,

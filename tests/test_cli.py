@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import mxfp
-from mxfp import cli
+from mxfp import cli, names
 
 
 def run(*arguments, **options):
@@ -75,7 +75,7 @@ def test_show_stochastic_is_reproducible_from_its_seed():
 def test_dot_prints_the_result_of_matmul(fmt, accumulator):
     arguments = ("-a", "1 2 3.3", "-b", "0.5,-6,1", "--format", fmt, "--accumulator", accumulator)
     out = inside("dot", *arguments).output
-    kind, chosen = mxfp.formats.BLOCK_FORMATS[fmt], mxfp.accumulate.parse(accumulator)
+    kind, chosen = mxfp.formats.BLOCK_FORMATS[fmt], names.accumulator(accumulator)
     a, b = mxfp.quantize([1, 2, 3.3], kind), mxfp.quantize([0.5, -6, 1], kind)
     assert f"result {float(mxfp.matmul(a, b, accumulator=chosen))!r}, bits 0x" in out
     assert f"{mxfp.trace(a, b, accumulator=chosen).result_bits:x} (" in out

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mxfp
-from mxfp.accumulate import parse
+from mxfp.names import accumulator as parse
 from mxfp.packing import packed_length
 
 PACKAGE = Path(mxfp.__file__).parent

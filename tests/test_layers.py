@@ -23,6 +23,8 @@ ROOMS = (
     "integers",
     "dot",
     "accumulate",
+    "registers",
+    "names",
     "matmul",
     "trace",
 )

@@ -10,7 +10,7 @@ import pytest
 
 import mxfp
 import oracle
-from mxfp import accumulate, blocks, dot, floats, packing, scale
+from mxfp import accumulate, blocks, dot, floats, packing, registers, scale
 from mxfp.formats import ElementFormat
 from support import (
     DTYPES,
@@ -285,15 +285,15 @@ MUTANTS = {
     ),
     "the accumulator truncates": (accumulate, "round_float64", truncated, the_product_check),
     "shifts round toward zero": (
-        accumulate,
-        "_shift",
-        lambda i, s, r, f=accumulate._shift: f(i, s, "toward_zero"),
+        registers,
+        "shift_integers",
+        lambda i, s, r, f=registers.shift_integers: f(i, s, "toward_zero"),
         the_product_check,
     ),
     "shifts round down": (
-        accumulate,
-        "_shift",
-        lambda i, s, r, f=accumulate._shift: f(i, s, "floor"),
+        registers,
+        "shift_integers",
+        lambda i, s, r, f=registers.shift_integers: f(i, s, "floor"),
         the_product_check,
     ),
     "sums wrap in silence": (dot, "_fit", lambda sums, *_: sums, the_width_check),

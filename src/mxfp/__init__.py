@@ -4,15 +4,7 @@
 The front door: the public names, in the order of the rooms a number walks through.
 """
 
-from .accumulate import (
-    BLACKWELL_MXFP4,
-    Accumulator,
-    Exact,
-    FixedPoint,
-    Fused,
-    Pairwise,
-    Sequential,
-)
+from .accumulate import Accumulator, Exact, Pairwise, Sequential
 from .blocks import BlockArray, dequantize, quantize
 from .dot import Terms, block_dots
 from .encode import decode, encode
@@ -39,6 +31,7 @@ from .formats import (
 from .integers import WidthError, to_integers
 from .matmul import matmul
 from .packing import pack, unpack
+from .registers import BLACKWELL_MXFP4, FixedPoint, Fused
 from .trace import Trace, trace
 
 __version__ = "0.1.0"

@@ -14,10 +14,11 @@ import numpy as np
 from rich.console import Console
 
 from . import __version__
-from .accumulate import Accumulator, parse
+from .accumulate import Accumulator
 from .blocks import BlockArray, dequantize, quantize
 from .encode import ROUNDINGS
 from .formats import BLOCK_FORMATS, ELEMENT_FORMATS, MXFP4, SCALE_FORMATS, BlockFormat
+from .names import accumulator as accumulator_named
 from .scale import SCALE_RULES
 from .trace import trace
 
@@ -34,7 +35,7 @@ class AccumulatorType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         if isinstance(value, Accumulator):
             return value
         try:
-            return parse(value)
+            return accumulator_named(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..accumulate import Accumulator, parse
+from ..accumulate import Accumulator, Sequential
 from ..blocks import BlockArray, dequantize, quantize
 from ..data import Layer
 from ..floats import round_float64, to_float64
 from ..formats import MXFP4, BlockFormat, Floats, ScaleRule
+from ..names import accumulator as accumulator_named
 from ..scale import check_rule
 from .accuracy import (
     Elements,
@@ -125,7 +126,11 @@ def measure(
     chosen_rules = (
         fmt.scale_rules if rules is None else tuple(dict.fromkeys(check_rule(r, fmt) for r in rules))
     )
-    chosen = [parse(text) for text in DEFAULT_ACCUMULATORS] if accumulators is None else list(accumulators)
+    chosen = (
+        [accumulator_named(text) for text in DEFAULT_ACCUMULATORS]
+        if accumulators is None
+        else list(accumulators)
+    )
     a, w = layer.activations, layer.weight
     tokens, k, n = a.shape[0], a.shape[1], w.shape[0]
     work = tokens * k * n
@@ -171,7 +176,7 @@ def measure(
     assert first is not None
     qa, qw = first
     width = width_check(qa, qw.T, ticker("width check"))
-    expected = product_of_blocks(qa, qw.T, parse("sequential"), ticker("reference bits"), "reference")
+    expected = product_of_blocks(qa, qw.T, Sequential("float32"), ticker("reference bits"), "reference")
     timing = speeds(qa, qw.T, a, w.T, expected, ticker("speed", 2 * ROUNDS))
     return Report(
         layer.name,

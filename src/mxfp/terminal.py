@@ -25,14 +25,14 @@ from .scale import scale_factors
 from .trace import Trace
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Table:
-    """A rich table: columns of words to the left, columns of numbers to the right."""
+def put_table(
+    console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], remark: str = ""
+) -> None:
+    """Print a table, columns of words to the left and columns of numbers to the right, and a remark."""
     made = Table(
         title=title or None,
         title_justify="left",
         title_style="bold",
-        caption=caption or None,
-        caption_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),
@@ -43,12 +43,14 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], cap
         made.add_column(column, justify="left" if words or not n else "right", overflow="fold")
     for row in filled:
         made.add_row(*row)
-    return made
+    console.print(made)
+    if remark:
+        console.print(f"({remark})", highlight=False)
 
 
 def print_text_table(console: Console, text: TextTable) -> None:
     """Print a table of the report."""
-    console.print(table(text.title, text.columns, text.rows, text.remark))
+    put_table(console, text.title, text.columns, text.rows, text.remark)
     console.print()
 
 
@@ -62,44 +64,42 @@ def bits(code: int, width: int, exponent_bits: int = 0) -> str:
 
 def formats(console: Console) -> None:
     """Print the block formats and their element formats."""
-    console.print(
-        table(
-            "Block formats",
-            ("name", "element", "block", "scale", "bits/element", "bits of 32-term sums"),
+    put_table(
+        console,
+        "Block formats",
+        ("name", "element", "block", "scale", "bits/element", "bits of 32-term sums"),
+        (
             (
-                (
-                    f.name,
-                    f.element.name,
-                    str(f.block),
-                    f.scale.name,
-                    f"{f.bits_per_element:g}",
-                    _width(f.name),
-                )
-                for f in BLOCK_FORMATS.values()
-            ),
-        )
+                f.name,
+                f.element.name,
+                str(f.block),
+                f.scale.name,
+                f"{f.bits_per_element:g}",
+                _width(f.name),
+            )
+            for f in BLOCK_FORMATS.values()
+        ),
     )
-    console.print(
-        table(
-            "Element formats",
-            ("name", "fields", "bias", "max", "emax", "normal from", "smallest", "LSB", "NaN", "inf"),
+    put_table(
+        console,
+        "Element formats",
+        ("name", "fields", "bias", "max", "emax", "normal from", "smallest", "LSB", "NaN", "inf"),
+        (
             (
-                (
-                    f.name,
-                    f"1+{f.exponent_bits}+{f.mantissa_bits}" if not f.twos_complement else "two's 8",
-                    str(f.bias) if not f.twos_complement else "-",
-                    f"{f.max:g}",
-                    str(f.emax),
-                    f"2^{1 - f.bias}" if not f.twos_complement else "-",
-                    f"2^{f.lsb_exponent}",
-                    f"2^{f.lsb_exponent}",
-                    "yes" if f.nan_code is not None else "no",
-                    "yes" if np.isinf(f.values).any() else "no",
-                )
-                for f in ELEMENT_FORMATS.values()
-            ),
-            "mxfp formats NAME prints every code of one",
-        )
+                f.name,
+                f"1+{f.exponent_bits}+{f.mantissa_bits}" if not f.twos_complement else "two's 8",
+                str(f.bias) if not f.twos_complement else "-",
+                f"{f.max:g}",
+                str(f.emax),
+                f"2^{1 - f.bias}" if not f.twos_complement else "-",
+                f"2^{f.lsb_exponent}",
+                f"2^{f.lsb_exponent}",
+                "yes" if f.nan_code is not None else "no",
+                "yes" if np.isinf(f.values).any() else "no",
+            )
+            for f in ELEMENT_FORMATS.values()
+        ),
+        "mxfp formats NAME prints every code of one",
     )
 
 
@@ -130,7 +130,7 @@ def codes_of(console: Console, fmt: ElementFormat | ScaleFormat) -> None:
             for c in range(fmt.code_count)
         )
         columns = ("code", "bits", f"integer, of 2^{fmt.lsb_exponent}", "value")
-    console.print(table(f"{fmt.name}, every code", columns, rows))
+    put_table(console, f"{fmt.name}, every code", columns, rows)
 
 
 def block_journey(console: Console, x: NDArray[Any], q: BlockArray, rounding: str) -> None:
@@ -168,7 +168,7 @@ def block_journey(console: Console, x: NDArray[Any], q: BlockArray, rounding: st
             "error",
             "",
         )
-        console.print(table("", columns, rows))
+        put_table(console, "", columns, rows)
 
 
 def _block_title(n: int, code: int, part: NDArray[np.float64], q: BlockArray, rounding: str) -> str:
@@ -212,42 +212,36 @@ def dot_journey(console: Console, t: Trace) -> None:
             f"Term {n}: block {block}, scale codes {t.a.scales[block]} and {t.b.scales[block]}"
             + (f", products {k.start} … {k.stop - 1}" if per_block > 1 else "")
         )
-        width = a.element.bits, b.element.bits
-        shown = min(k.stop - k.start, t.group)
-        console.print(
-            table(
-                "",
-                ("", *(str(i) for i in range(k.start, k.stop)))
-                if shown <= 8
-                else ("k", "a", "b", "a bits", "b bits", "product"),
-                _products(t, n, k) if shown > 8 else _products_across(t, n, k),
-                f"a and b as integers in units of 2^{a.element.lsb_exponent} and 2^{b.element.lsb_exponent}, "
-                f"products in units of 2^{lsb}; codes of {width[0]} and {width[1]} bits",
-            )
-        )
-        console.print(
-            table(
-                f"Adder tree of term {n}",
-                ("level", "signed bits", "values"),
-                [
-                    (
-                        f"{values.shape[1]} sum{'s' * (values.shape[1] > 1)}",
-                        str(w),
-                        " ".join(map(str, values[n].tolist())),
-                    )
-                    for values, w in zip(t.levels, t.level_widths[1:], strict=True)
-                ],
-            )
+        units = f"2^{a.element.lsb_exponent} and 2^{b.element.lsb_exponent}"
+        remark = f"a and b as integers in units of {units}, products of 2^{lsb}"
+        count = k.stop - k.start
+        if count > 8:
+            columns: tuple[str, ...] = ("k", "a", "b", "a bits", "b bits", "product")
+            put_table(console, "", columns, _products(t, n, k), remark)
+        else:
+            columns = ("", *(str(i) for i in range(k.start, k.stop)))
+            put_table(console, "", columns, _products_across(t, n, k), remark)
+        put_table(
+            console,
+            f"Adder tree of term {n}",
+            ("level", "signed bits", "values"),
+            [
+                (
+                    f"{values.shape[1]} sum{'s' * (values.shape[1] > 1)}",
+                    str(w),
+                    " ".join(map(str, values[n].tolist())),
+                )
+                for values, w in zip(t.levels, t.level_widths[1:], strict=True)
+            ],
         )
         console.print(
             f"term = {terms.sums[..., n]} * 2^{terms.exponents[..., n]} = {_number(terms.fractions()[n])}\n"
         )
-    console.print(
-        table(
-            f"Accumulator {t.accumulator}",
-            ("step", "adds", "state"),
-            [(step.label, _added(step), _state(step.state)) for step in t.steps],
-        )
+    put_table(
+        console,
+        f"Accumulator {t.accumulator}",
+        ("step", "adds", "state"),
+        [(step.label, _added(step), _state(step.state)) for step in t.steps],
     )
     digits = np.asarray(t.result).dtype.itemsize * 2
     console.print(

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the rooms is the order of the imports, and importing the package stays quick and quiet."""
+"""The order of the rooms is the order of the imports, and importing the package brings nothing heavy."""
 
 import ast
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -154,12 +153,3 @@ def test_the_reference_engine_never_loads_numba():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-
-
-def test_importing_the_package_is_quick():
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "import mxfp"], check=True)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1.0

@@ -684,6 +684,18 @@ WRONG_CALLS = [
         [OUT_DTYPES, "'int8'"],
     ),
     (
+        "integers that float64 rounds, beside NaN",
+        lambda: mxfp.quantize([2**60 + 1, float("nan")]),
+        TypeError,
+        ["x mixes integers", str(2**60 + 1)],
+    ),
+    (
+        "numpy integers that float64 rounds, beside a float",
+        lambda: mxfp.encode([np.int64(2**60 + 1), 1.5], mxfp.E2M1),
+        TypeError,
+        ["x mixes integers", str(2**60 + 1)],
+    ),
+    (
         "an element format wider than int64",
         lambda: mxfp.ElementFormat("E7M0", 7, 0, bias=63),
         ValueError,

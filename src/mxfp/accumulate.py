@@ -157,10 +157,6 @@ def _special(terms: Terms, k: int) -> Floats | None:
     return None if terms.specials is None else terms.specials[..., k]
 
 
-def _dtype_name(dtype: Any) -> str:
-    return float_dtype(dtype).name
-
-
 def _scaled(state: AnyFloats, factor: tuple[int, int], dtype: np.dtype[Any]) -> AnyFloats:
     """Floats * significand * 2**exponent, one rounding to their dtype."""
     wide = state.astype(np.float64)
@@ -206,7 +202,7 @@ class _FloatAccumulator(Accumulator):
 
     def __post_init__(self) -> None:
         """Check the dtype, and keep its name so that equal accumulators compare equal."""
-        object.__setattr__(self, "dtype", _dtype_name(self.dtype))
+        object.__setattr__(self, "dtype", float_dtype(self.dtype).name)
 
     @property
     def result_dtype(self) -> np.dtype[Any]:

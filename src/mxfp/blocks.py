@@ -287,8 +287,8 @@ def quantize(
     rows = np.moveaxis(given, where, -1)
     flat = rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
     inner = math.prod(given.shape[where + 1 :])
-    twin = _kernel(engine, fmt, rule)
-    run = _quantize_rows if twin is None else twin
+    twin = _twin(engine, fmt) if rule != "search" else None
+    run = _quantize_rows if twin is None else twin.quantize_rows
     codes, scales = run(flat, fmt, rule, rounding, nonfinite, shared, key, inner)
     return BlockArray(
         np.moveaxis(_sealed(codes).reshape(rows.shape), -1, where),
@@ -300,13 +300,13 @@ def quantize(
     )
 
 
-def _kernel(engine: Engine, fmt: BlockFormat, rule: ScaleRule | None = None) -> Any:
-    """The compiled twin of `_quantize_rows`, or None where the reference does the work."""
-    if engine == "reference" or fmt.scale.mantissa_bits or rule == "search":
+def _twin(engine: Engine, fmt: BlockFormat) -> Any:
+    """The compiled twin of this room, or None where the reference does the work."""
+    if engine == "reference" or fmt.scale.mantissa_bits:
         return None
     from .kernels import blocks
 
-    return blocks.quantize_rows
+    return blocks
 
 
 def _largest(x: NDArray[Any]) -> float:
@@ -433,10 +433,9 @@ def dequantize(q: BlockArray, *, dtype: Any = np.float32, engine: Engine = "numb
     rows, length = math.prod(codes.shape[:-1]), codes.shape[-1]
     out = np.empty((rows, length), wanted)
     flat, flat_scales = codes.reshape(rows, length), scales.reshape(rows, scales.shape[-1])
-    if _kernel(engine, q.format) is not None and wanted in (np.float32, np.float64):
-        from .kernels import blocks
-
-        blocks.dequantize_rows(flat, flat_scales, q.format, out)
+    twin = _twin(engine, q.format) if wanted in (np.float32, np.float64) else None
+    if twin is not None:
+        twin.dequantize_rows(flat, flat_scales, q.format, out)
     else:
         for down, across in _slabs(rows, length, q.format.block):
             out[down, across] = round_float64(_exact_slab(q, flat, flat_scales, down, across), wanted)

@@ -291,7 +291,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("mxfp: interrupted; nothing was written", err=True)
+        click.echo("mxfp: interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()

@@ -12,7 +12,14 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .floats import check_subnormals, float_dtype, real_array, round_float64, to_float64
+from .floats import (
+    check_subnormals,
+    float_dtype,
+    real_array,
+    round_float64,
+    starts_of_nearest_even,
+    to_float64,
+)
 from .formats import BlockFormat, Codes, ElementFormat, Floats, check_codes, element_of
 
 Rounding = Literal["nearest_even", "nearest_away", "toward_zero", "stochastic"]
@@ -40,9 +47,6 @@ def check_rounding(rounding: str, rng: Any) -> None:
 def starts(element: ElementFormat, rounding: Rounding) -> Floats:
     """(n,) float64: code i + 1 begins at starts[i]. For `stochastic`, the starts of toward_zero.
 
-    A midpoint belongs to its even neighbour: an odd code gives it away, an even code keeps it, so the
-    code above an even one begins one float64 ulp later.
-
     >>> from mxfp import E2M1
     >>> starts(E2M1, "nearest_away").tolist()
     [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]
@@ -51,10 +55,7 @@ def starts(element: ElementFormat, rounding: Rounding) -> Floats:
     if rounding in ("toward_zero", "stochastic"):
         return above
     midpoint = (below + above) / 2
-    if rounding == "nearest_away":
-        return midpoint
-    even_below = np.arange(midpoint.size) % 2 == 0
-    return np.where(even_below, np.nextafter(midpoint, np.inf), midpoint)
+    return midpoint if rounding == "nearest_away" else starts_of_nearest_even(midpoint)
 
 
 def draw_key(rng: np.random.Generator) -> np.uint64:

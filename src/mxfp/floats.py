@@ -79,9 +79,9 @@ def plain_array(x: Any, name: str) -> NDArray[Any]:
 
 def _refuse_lost_integers(x: Any, array: NDArray[np.float64], name: str) -> None:
     """TypeError if numpy rounded Python integers to float64 on the way into `array`."""
-    if array.size and np.abs(array).max() >= 2.0**53:
+    if (np.abs(array) >= 2.0**53).any():  # not max(), which a NaN would hide
         for given, rounded in zip(np.asarray(x, object).flat, array.flat, strict=True):
-            if isinstance(given, int) and given != int(rounded):
+            if isinstance(given, (int, np.integer)) and int(given) != int(rounded):
                 raise TypeError(
                     f"{name} mixes integers beyond 53 bits with others, and no numpy dtype holds {given}; "
                     "give an array of one dtype"
@@ -217,6 +217,16 @@ def round_integers(integers: NDArray[Any], exponents: Any, dtype: np.dtype[Any])
             exact = convert(integers.astype(object), np.asarray(exponents).astype(object))
         exact = np.asarray(exact, np.float64)
     return round_float64(exact, dtype)
+
+
+def starts_of_nearest_even(midpoints: Floats) -> Floats:
+    """(n,) midpoints between the values of codes 0 … n -> (n,) where each code from 1 on begins.
+
+    A midpoint belongs to its even neighbour: an odd code gives it away, an even code keeps it, so the
+    code above an even one begins one float64 ulp later.
+    """
+    even_below = np.arange(midpoints.size) % 2 == 0
+    return np.where(even_below, np.nextafter(midpoints, np.inf), midpoints)
 
 
 def check_subnormals() -> None:

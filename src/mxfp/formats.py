@@ -24,7 +24,6 @@ Bools = NDArray[np.bool_]
 ScaleRule = Literal["floor", "ceil", "rceil", "even", "search", "nearest"]
 """How a block's largest magnitude becomes a scale code (contract §2)."""
 
-
 POWER_OF_TWO_RULES: Final[tuple[ScaleRule, ...]] = ("floor", "ceil", "rceil", "even", "search")
 """The rules of scales without mantissa bits (E8M0)."""
 SIGNIFICAND_RULES: Final[tuple[ScaleRule, ...]] = ("nearest", "rceil")
@@ -172,8 +171,9 @@ class ElementFormat:
 
     @property
     def bits_of_integer(self) -> int:
-        """Signed bits of an element as an integer (E2M1: 5)."""
-        return int(np.abs(self.integers).max()).bit_length() + 1
+        """Signed bits of an element as an integer (E2M1: 5, INT8: 8)."""
+        low, high = int(self.integers.min()), int(self.integers.max())
+        return 1 + max(high.bit_length(), (-low - 1).bit_length())
 
     @property
     def max(self) -> float:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .floats import round_float64
+from .floats import round_float64, starts_of_nearest_even
 from .formats import (
     POWER_OF_TWO_RULES,
     SIGNIFICAND_RULES,
@@ -90,9 +90,7 @@ def significand_codes(
     if rule == "rceil":
         code = np.searchsorted(scales * unit, amax, side="left")
     else:
-        midpoint = (scales[:-1] + scales[1:]) / 2 * unit
-        even_below = np.arange(midpoint.size) % 2 == 0
-        starts = np.where(even_below, np.nextafter(midpoint, np.inf), midpoint)
+        starts = starts_of_nearest_even((scales[:-1] + scales[1:]) / 2 * unit)
         code = np.searchsorted(starts, amax, side="right")
     return np.where(amax > 0, np.clip(code, 1, scales.size - 1), 0).astype(np.uint8)
 

@@ -20,6 +20,7 @@ from .accumulate import Fixed, Step
 from .blocks import BlockArray, dequantize
 from .floats import to_float64
 from .formats import BLOCK_FORMATS, ELEMENT_FORMATS, ElementFormat, ScaleFormat
+from .integers import sum_width
 from .report.tables import Table as TextTable
 from .scale import scale_factors
 from .trace import Trace
@@ -104,8 +105,6 @@ def formats(console: Console) -> None:
 
 
 def _width(name: str) -> str:
-    from .integers import sum_width
-
     element = BLOCK_FORMATS[name].element
     return str(sum_width(element, element, 32))
 

@@ -1,23 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """One body for every engine: the same bits, for every thread count and from several threads at once."""
 
-import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mxfp
+from engines import ENGINES, FAST, REFERENCE
 from mxfp.blocks import ENGINES as NAMES
 from support import (
     DETERMINISTIC,
     DTYPES,
     FORMATS,
-    HERE,
     INTEGERS,
     JIT,
     MX,
@@ -32,37 +29,50 @@ from support import (
     with_specials,
 )
 
-ENGINES = {name: {"engine": name} for name in NAMES}
-"""Options by engine; "reference" is what the others are held against. Benchmarks read this table too."""
-FAST = [name for name in ENGINES if name != "reference"]
+QUANTIZING = [name for name in FAST if ENGINES[name].isa is None]
+"""Instruction sets are for products; all others have the same kernels."""
 ACCUMULATORS = [
-    mxfp.Sequential("float32"),
-    mxfp.Sequential("float16"),
-    mxfp.Exact("float16"),
-    mxfp.Exact("bfloat16"),
-    mxfp.Exact("float32"),
-    mxfp.Exact("float64"),
+    *(kind(dtype) for kind in (mxfp.Sequential, mxfp.Exact) for dtype in DTYPES),
     mxfp.Pairwise("float32"),
     mxfp.BLACKWELL_MXFP4,
+    mxfp.Fused(8, 8, 16, -139),
     mxfp.FixedPoint(40, -20, "wrap"),
+    mxfp.FixedPoint(24, -6, "saturate", "nearest_even"),
 ]
 WITH_KERNELS = [a for a in ACCUMULATORS if isinstance(a, mxfp.Exact) or a == mxfp.Sequential("float32")]
+ENDINGS = [mxfp.Sequential("float32"), mxfp.Exact("float32"), mxfp.FixedPoint(40, -20, "wrap")]
+"""One accumulator for each thing that a micro-kernel does with its sums."""
+PAIRS = {
+    (mxfp.MXFP6_E2M3, mxfp.MXFP6_E2M3): ENDINGS,
+    (mxfp.MXFP6_E3M2, mxfp.MXFP6_E3M2): ENDINGS,
+    (mxfp.MXINT8, mxfp.MXINT8): ENDINGS,
+    (mxfp.MXFP4, mxfp.MXINT8): ENDINGS,
+    (mxfp.MXINT8, mxfp.MXFP4): ENDINGS,
+    (mxfp.MXFP6_E2M3, mxfp.MXFP4): ENDINGS,
+    (mxfp.MXFP4, mxfp.MXFP6_E3M2): ENDINGS,
+    # Integers too wide for micro-kernels, the same loops everywhere.
+    (mxfp.MXFP8_E4M3, mxfp.MXFP8_E4M3): ENDINGS[:1],
+    (mxfp.MXFP8_E4M3, mxfp.MXFP4): ENDINGS[:1],
+    (mxfp.MXFP4, mxfp.MXFP8_E5M2): ENDINGS[:1],
+    (mxfp.MXFP8_E5M2, mxfp.MXFP8_E5M2): ENDINGS[:1],
+}
+"""Pairs of formats, and what they are added in on every instruction set: each compiles kernels of its own."""
 
 
 def agree_quantize(x, fmt, engine, *, seed=None, **options):
     """Quantize and dequantize on one engine and on the reference."""
     found, expected = (
-        mxfp.quantize(
-            x, fmt, rng=None if seed is None else np.random.default_rng(seed), **options, **ENGINES[name]
+        ENGINES[name](
+            mxfp.quantize, x, fmt, rng=None if seed is None else np.random.default_rng(seed), **options
         )
-        for name in (engine, "reference")
+        for name in (engine, REFERENCE)
     )
     same_blocks(found, expected.codes, expected.scales)
     assert found.tensor_scale == expected.tensor_scale
     for dtype in DTYPES:
         same_bits(
-            mxfp.dequantize(expected, dtype=dtype, **ENGINES[engine]),
-            mxfp.dequantize(expected, dtype=dtype, **ENGINES["reference"]),
+            ENGINES[engine](mxfp.dequantize, expected, dtype=dtype),
+            ENGINES[REFERENCE](mxfp.dequantize, expected, dtype=dtype),
         )
 
 
@@ -70,12 +80,21 @@ def agree_matmul(a, b, engine, accumulators=ACCUMULATORS):
     """Multiply on one engine and on the reference."""
     for accumulator in accumulators:
         found, expected = (
-            mxfp.matmul(a, b, accumulator=accumulator, **ENGINES[name]) for name in (engine, "reference")
+            ENGINES[name](mxfp.matmul, a, b, accumulator=accumulator) for name in (engine, REFERENCE)
         )
         same_bits(found, expected)
 
 
-@pytest.mark.parametrize("engine", FAST)
+def test_every_engine_of_the_package_is_in_the_table():
+    from mxfp.kernels import blocks, encode, isa
+
+    assert {how.engine for how in ENGINES.values()} == set(NAMES)
+    assert {how.isa for how in ENGINES.values()} == {None, *isa.available()}
+    for module in (blocks, encode):
+        assert isa not in vars(module).values(), "quantize has instruction sets now: see QUANTIZING"
+
+
+@pytest.mark.parametrize("engine", QUANTIZING)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("fmt", FORMATS, ids=name_of)
 def test_hard_arrays_with_and_without_specials(fmt, dtype, engine):
@@ -98,7 +117,7 @@ def test_hard_arrays_with_and_without_specials(fmt, dtype, engine):
         agree_quantize(y, fmt, engine, nonfinite=nonfinite, axis=0, rounding="stochastic", seed=8)
 
 
-@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("engine", QUANTIZING)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers(dtype, engine):
     info = np.iinfo(dtype)
@@ -110,7 +129,7 @@ def test_integers(dtype, engine):
             agree_quantize(x, fmt, engine, rounding=rounding, axis=0, scale_rule="rceil")
 
 
-@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("engine", QUANTIZING)
 @given(
     st.lists(st.floats(width=64), min_size=1, max_size=70),
     st.sampled_from(MX),
@@ -133,7 +152,7 @@ def test_any_floats(engine, values, fmt, rule, rounding, nonfinite, dtype):
     )
 
 
-@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("engine", QUANTIZING)
 @pytest.mark.parametrize(
     "shape", [(1,), (31,), (33, 3), (3, 33), (2, 34, 3), (0, 32), (32, 0), (1, 1, 1)], ids=str
 )
@@ -151,7 +170,7 @@ def test_every_axis_of_every_shape(shape, engine):
             )
 
 
-@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("engine", QUANTIZING)
 @pytest.mark.parametrize("fmt", MX, ids=name_of)
 def test_every_code_under_every_scale(fmt, engine):
     count = fmt.element.code_count
@@ -161,25 +180,62 @@ def test_every_code_under_every_scale(fmt, engine):
     q = mxfp.BlockArray(codes, np.repeat(scales[:, None], per_row, 1), fmt)
     for dtype in DTYPES:
         same_bits(
-            mxfp.dequantize(q, dtype=dtype, **ENGINES[engine]),
-            mxfp.dequantize(q, dtype=dtype, **ENGINES["reference"]),
+            ENGINES[engine](mxfp.dequantize, q, dtype=dtype),
+            ENGINES[REFERENCE](mxfp.dequantize, q, dtype=dtype),
         )
 
 
 @pytest.mark.parametrize("engine", FAST)
-@pytest.mark.parametrize("fmt", FORMATS, ids=name_of)
+@pytest.mark.parametrize("fmt", [mxfp.MXFP4, mxfp.NVFP4], ids=name_of)
 def test_products_over_any_and_narrow_and_extreme_scales(fmt, engine):
     top = fmt.scale.nan_code
     middle = 127 if top == 255 else 60
     for seed, scales in enumerate(
         [None, (middle - 4, middle + 5), (middle - 40, middle + 40), (0, 3), (top - 3, top)]
     ):
-        for k in (1, 32, size(330, 70)):
-            a = random_blocks(
-                fmt, (size(9, 3), k), seed=seed, scales=scales, nan_share=0.03 if seed == 0 else 0
-            )
-            b = random_blocks(fmt, (k, size(7, 3)), seed=seed + 70, scales=scales, axis=0)
+        for m, k, n in ((1, 1, 3), (size(9, 3), 32, size(40, 3)), (size(4, 1), size(330, 40), 7)):
+            nan_share = 0.03 if seed == 0 else 0
+            a = random_blocks(fmt, (m, k), seed=seed, scales=scales, nan_share=nan_share)
+            b = random_blocks(fmt, (k, n), seed=seed + 70, scales=scales, nan_share=nan_share, axis=0)
             agree_matmul(a, b, engine)
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: "-".join(map(str, pair)))
+def test_products_of_every_kind_of_integers(pair, engine):
+    for seed, (m, k, n) in enumerate(((1, 70, 3), (size(9, 3), 33, size(40, 3)))):
+        options = {"specials": seed == 0, "nan_share": 0.03, "scales": (120, 135)}
+        a = random_blocks(pair[0], (m, k), seed=seed, **options)
+        b = random_blocks(pair[1], (k, n), seed=seed + 70, axis=0, **options)
+        agree_matmul(a, b, engine, PAIRS[pair])
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: "-".join(map(str, pair)))
+def test_the_largest_integers_of_both_signs(pair, engine):
+    """Sums that fill the registers, or would overflow narrower ones: all alike, or changing sign by pairs."""
+    sides = []
+    for fmt, axis in zip(pair, (-1, 0), strict=True):
+        ends = [int(fmt.element.integers.argmin()), int(fmt.element.integers.argmax())]
+        codes = [np.tile(pattern, 16)[:32] for pattern in (ends[:1], ends[1:], ends, np.repeat(ends, 2))]
+        codes = np.array([np.resize(pattern, 32) for pattern in codes], np.uint8)
+        scales = np.full((4, 1), 127, np.uint8)
+        sides.append(mxfp.BlockArray(*((x if axis else x.T) for x in (codes, scales)), fmt, axis))
+    agree_matmul(*sides, engine, PAIRS[pair])
+
+
+@pytest.mark.parametrize("engine", FAST)
+@pytest.mark.parametrize("fmt", [mxfp.MXFP4, mxfp.NVFP4, mxfp.MXINT8], ids=name_of)
+def test_prepared_matrices(fmt, engine):
+    b = random_blocks(fmt, (70, 40), seed=1, axis=0, scales=(50, 60), nan_share=0.01)
+    w = mxfp.prepare(b)
+    for shape in ((70,), (1, 70), (4, 70), (2, size(3, 1), 70)):
+        a = random_blocks(fmt, shape, seed=2, scales=(50, 60), nan_share=0.01)
+        for accumulator in ENDINGS:
+            same_bits(
+                ENGINES[engine](mxfp.matmul, a, w, accumulator=accumulator),
+                ENGINES[REFERENCE](mxfp.matmul, a, b, accumulator=accumulator),
+            )
 
 
 @pytest.mark.parametrize("engine", FAST)
@@ -208,8 +264,8 @@ def test_products_with_the_scale_codes_0_and_254_and_255(engine):
 @pytest.mark.parametrize("engine", FAST)
 def test_sums_that_lie_on_and_beside_ties(engine):
     """1 + 2**-24 and its like: half an ulp of float32 or float64, plus or minus one term far below."""
-    for gap in (11, 12, 24, 25, 53, 54):
-        for tail in (-60, -90, -120):
+    for gap in size((11, 12, 24, 25, 53, 54), (24, 53)):
+        for tail in size((-60, -90, -120), (-90,)):
             for sign in (2, 10):
                 for lead in (2, 4):
                     scales = [127 + gap // 2, 127 + gap // 2 - gap, 127 + gap // 2 + tail]
@@ -222,10 +278,11 @@ def test_sums_that_lie_on_and_beside_ties(engine):
 
 
 @pytest.mark.parametrize("engine", FAST)
+@settings(max_examples=size(100, 15))
 @given(st.data())
 def test_any_codes_and_scales(engine, data):
-    fmt = data.draw(st.sampled_from([mxfp.MXFP4, mxfp.MXFP6_E2M3, mxfp.MXFP6_E3M2, mxfp.MXINT8]))
-    k = data.draw(st.integers(0, 130))
+    fmt = data.draw(st.sampled_from([mxfp.MXFP4, mxfp.MXFP4, mxfp.MXFP6_E3M2, mxfp.MXINT8]))
+    k = data.draw(st.integers(0, size(130, 40)))
     code, scale = st.integers(0, fmt.element.code_count - 1), st.integers(0, 255)
     sides = []
     for _ in range(2):
@@ -233,7 +290,7 @@ def test_any_codes_and_scales(engine, data):
         blocks = -(-k // 32)
         scales = np.array(data.draw(st.lists(scale, min_size=blocks, max_size=blocks)), np.uint8)
         sides.append(mxfp.BlockArray(codes, scales, fmt))
-    agree_matmul(*sides, engine, WITH_KERNELS)
+    agree_matmul(*sides, engine, WITH_KERNELS if fmt is mxfp.MXFP4 else [ENDINGS[0], ENDINGS[2]])
 
 
 @pytest.mark.parametrize("engine", FAST)
@@ -291,71 +348,6 @@ def test_several_python_threads_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-SCRIPT = """
-import threading
-import mxfp, numpy as np
-x = np.random.default_rng(1).standard_normal((40, 100)).astype(np.float32)
-expected = mxfp.quantize(x, engine="reference")
-product = mxfp.matmul(expected, expected.T, engine="reference")
-wrong = []
-def work():
-    for _ in range(10):
-        if mxfp.quantize(x) != expected:
-            wrong.append("quantize")
-        if mxfp.matmul(expected, expected.T).tobytes() != product.tobytes():
-            wrong.append("matmul")
-threads = [threading.Thread(target=work) for _ in range(4)]
-[t.start() for t in threads]
-[t.join() for t in threads]
-import numba
-print(numba.threading_layer(), len(wrong))
-"""
-
-
-@pytest.mark.skipif(not JIT, reason="there is no threading layer without the compiler")
-def test_the_workqueue_layer_survives_threads_that_enter_at_once():
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        cwd=HERE,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["workqueue", "0"]
-
-
-@pytest.mark.skipif(
-    not JIT or not hasattr(os, "fork"), reason="forks a process that has used numba's threads"
-)
-def test_a_forked_child_that_starts_afresh_gets_the_same_bits():
-    """The child forks before the parent's first kernel; both then compute."""
-    script = (
-        "import os, sys, mxfp, numpy as np\n"
-        "x = np.arange(320.0).reshape(10, 32)\n"
-        "expected = mxfp.quantize(x, engine='reference')\n"
-        "child = os.fork()\n"
-        "same = mxfp.quantize(x) == expected\n"
-        "if child == 0:\n"
-        "    os._exit(0 if same else 3)\n"
-        "print(same, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
-    )
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        cwd=HERE,
-    )
-    assert done.stdout.split() == ["True", "0"], done.stderr
 
 
 # --- kernels inside a caller's own compiled code

@@ -19,6 +19,7 @@ ROOMS = (
     "search",
     "blocks",
     "packing",
+    "prepared",
     "integers",
     "dot",
     "accumulate",
@@ -33,7 +34,7 @@ SHELF = "data"
 """Files and what reads them; it knows rooms only, and wings may take from it."""
 DOORS = ("__init__", "__main__", "cli", "terminal")
 """They may see everything; nothing imports them but each other."""
-LAZY = {"blocks", "matmul"}
+LAZY = {"blocks", "packing", "prepared", "matmul"}
 """The only rooms with a way into kernels, inside a function."""
 LIGHT = {"numpy", "ml_dtypes"}
 HEAVY = ("numba", "llvmlite", "matplotlib", "hypothesis", "rich", "click", "scipy", "torch")

@@ -47,6 +47,18 @@ def test_halves_put_element_j_beside_element_j_plus_half_a_block(fmt, count):
     same_bits(mxfp.unpack(packed, fmt, count, order="halves"), codes)
 
 
+@pytest.mark.parametrize("slab", [1, 3, 64])
+def test_the_size_of_a_slab_changes_nothing(monkeypatch, slab):
+    codes = np.random.default_rng(slab).integers(0, 16, (3, 65)).astype(np.uint8)
+    packed = mxfp.pack(codes, mxfp.MXFP4)
+    monkeypatch.setattr(mxfp.packing, "SLAB", slab)
+    for other in (codes, np.asfortranarray(codes), codes[::-1, ::-1].copy()[::-1, ::-1]):
+        same_bits(mxfp.pack(other, mxfp.MXFP4), packed)
+    assert packed[1].tobytes() == stream(codes[1].tolist(), 4)
+    for other in (packed, np.asfortranarray(packed)):
+        same_bits(mxfp.unpack(other, mxfp.MXFP4, 65), codes)
+
+
 def test_element_0_is_in_the_low_nibble():
     assert mxfp.pack([1, 2, 3], mxfp.E2M1).tobytes().hex() == "2103"
     block = [*range(16), *range(15, -1, -1)]

@@ -3,6 +3,7 @@
 
 import importlib
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -355,6 +356,330 @@ def test_a_kernel_that_differs_in_one_bit_is_caught(monkeypatch):
     monkeypatch.setattr(kernels, "quantize_rows", flipped)
     with pytest.raises(AssertionError, match="1 of 66 differ"):
         check_quantize(np.linspace(-3, 3, 66).reshape(2, 33), mxfp.MXFP4)
+
+
+# --- mutants of the kernels of matmul, each held against the reference
+
+
+def agree(a, b, *accumulators):
+    """The same bits on both engines."""
+    for accumulator in accumulators:
+        same_bits(
+            mxfp.matmul(a, b, accumulator=accumulator),
+            mxfp.matmul(a, b, accumulator=accumulator, engine="reference"),
+        )
+
+
+def two_sides(fmt, m, k, n, **options):
+    return random_blocks(fmt, (m, k), 1, **options), random_blocks(fmt, (k, n), 2, axis=0, **options)
+
+
+STEPS = [mxfp.Sequential("float16"), mxfp.FixedPoint(20, -6, "wrap", "nearest_even"), mxfp.BLACKWELL_MXFP4]
+
+
+def the_tile_check():
+    agree(*two_sides(mxfp.MXFP4, 7, 40, 3, scales=(120, 135)), mxfp.Sequential("float32"))
+
+
+def the_wide_check():
+    agree(*two_sides(mxfp.MXFP8_E4M3, 2, 40, 3, scales=(120, 135)), mxfp.Sequential("float32"))
+
+
+def the_row_check():
+    """One row, whose weights are looked up on the way."""
+    for fmt in (mxfp.MXFP4, mxfp.NVFP4):
+        agree(*two_sides(fmt, 1, 40, 3, scales=(40, 90)), mxfp.Sequential("float32"))
+
+
+def the_float64_check():
+    agree(*two_sides(mxfp.MXFP4, 7, 70, 5, scales=(124, 131)), mxfp.Exact("float32"))
+
+
+def the_limb_check():
+    agree(*two_sides(mxfp.MXFP4, 2, 40, 3), mxfp.Exact("float64"))
+
+
+def the_step_check():
+    agree(*two_sides(mxfp.MXFP4, 2, 70, 3, scales=(120, 130)), *STEPS)
+
+
+def the_half_check():
+    """Sums of float16 that are subnormal, ordinary, and beyond the largest."""
+    for scales in ((110, 116), (120, 130), (132, 136)):
+        agree(*two_sides(mxfp.MXFP4, 3, 70, 3, scales=scales), mxfp.Sequential("float16"))
+
+
+def the_register_check():
+    for overflow in ("wrap", "saturate"):
+        for rounding in ("floor", "toward_zero", "nearest_even"):
+            agree(
+                *two_sides(mxfp.MXFP4, 2, 70, 3, scales=(120, 130)),
+                mxfp.FixedPoint(12, -6, overflow, rounding),
+            )
+
+
+def the_alignment_check():
+    """Groups of zeros under a scale that would drown the others, and terms that truncation cuts."""
+    a, b = two_sides(mxfp.MXFP4, 2, 100, 3, scales=(115, 140))
+    codes, scales = a.codes.copy(), a.scales.copy()
+    codes[:, :32], scales[:, 0] = 0, 250
+    a = mxfp.BlockArray(codes, scales, mxfp.MXFP4)
+    agree(a, b, mxfp.BLACKWELL_MXFP4, mxfp.Fused(10, 8, 32, 5))
+    agree(*two_sides(mxfp.MXFP4, 2, 100, 3, scales=(124, 131)), mxfp.Fused(10, 8, 32, -139))
+
+
+def the_54_bits_check():
+    """6 * 115200 * 2**34 + 2**29 + 1: float64 would lose the last bit, which decides a tie of float32."""
+    codes, other = np.zeros((1, 256), np.uint8), np.ones((256, 1), np.uint8)
+    codes[0, :192] = other[:192] = 31
+    codes[0, [192, 224]] = 1
+    a = mxfp.BlockArray(codes, [[161] * 6 + [156, 127]], mxfp.MXFP6_E2M3)
+    b = mxfp.BlockArray(other, np.full((8, 1), 127, np.uint8), mxfp.MXFP6_E2M3, 0)
+    agree(a, b, mxfp.Exact("float32"))
+
+
+def the_nan_check():
+    agree(*two_sides(mxfp.MXFP4, 7, 40, 9, nan_share=0.2), mxfp.Sequential("float32"))
+
+
+def the_tensor_scale_check():
+    for accumulator in (mxfp.Sequential("float32"), mxfp.FixedPoint(60, -40, "wrap"), mxfp.Exact("float64")):
+        agree(*two_sides(mxfp.NVFP4, 2, 40, 3), accumulator)
+
+
+def the_layout_check():
+    a, b = two_sides(mxfp.MXFP4, 2, 40, 3, scales=(120, 135))
+    for engine in ("numba", "reference"):
+        w = mxfp.prepare(b, engine=engine)
+        assert w.to_blocks() == b
+        same_bits(mxfp.matmul(a, w), mxfp.matmul(a, b, engine="reference"))
+
+
+def changed(make, index=5, by=1):
+    """What makes a table, with one entry of the table changed."""
+
+    def mutant(*arguments):
+        table = make(*arguments).copy()
+        table[index] = table[index] + table.dtype.type(by)
+        return table
+
+    return mutant
+
+
+def all_changed(make, function):
+    """What makes a table, with all of it changed."""
+    return lambda *arguments: function(make(*arguments))
+
+
+def changed_plan(**parts):
+    """What plans a product, with parts of the plan, or of its accumulator, made from what they were."""
+
+    def mutant(make):
+        def planned(*arguments):
+            found = make(*arguments)
+            own = {name: part(getattr(found, name)) for name, part in parts.items() if hasattr(found, name)}
+            how = {name: part(getattr(found.how, name)) for name, part in parts.items() if name not in own}
+            return replace(found, **own, how=found.how._replace(**how))
+
+        return planned
+
+    return mutant
+
+
+def changed_rows(**parts):
+    """What packs rows, with parts of what it makes changed."""
+
+    def mutant(make):
+        def packed(*arguments):
+            rows = make(*arguments)
+            return rows._replace(**{name: part(getattr(rows, name)) for name, part in parts.items()})
+
+        return packed
+
+    return mutant
+
+
+def nibbles_swapped(pack):
+    def mutant(codes, fmt, target):
+        pack(codes, fmt, target)
+        target[...] = target << 4 | target >> 4
+
+    return mutant
+
+
+def shifted_scales(lay):
+    def mutant(scales, target):
+        lay(scales, target)
+        target[...] = np.roll(target, 1, axis=-1)
+
+    return mutant
+
+
+KERNEL_MUTANTS = {
+    "a table of wide integers": (
+        "matmul.in_table",
+        lambda make: changed(make, slice(8, 120)),
+        the_wide_check,
+    ),
+    "a table of integers of rows": (
+        "operands.in_table",
+        lambda make: changed(make, slice(8, 120)),
+        the_wide_check,
+    ),
+    "an entry of the lookup of weights": ("matmul.constants", changed, the_tile_check),
+    "the unit of scales that are looked up": (
+        "matmul.constants",
+        lambda make: all_changed(make, lambda x: np.roll(x, 1)),
+        the_row_check,
+    ),
+    "a scale of float32 twice as large": (
+        "matmul.scale_values",
+        lambda make: changed(make, 127),
+        the_tile_check,
+    ),
+    "a scale of float64 twice as large": (
+        "matmul.scale_values",
+        lambda make: changed(make, 127),
+        the_float64_check,
+    ),
+    "exponents one too high": (
+        "matmul.scale_exponents",
+        lambda make: all_changed(make, lambda x: x + np.int32(1)),
+        the_limb_check,
+    ),
+    "one exponent too high": (
+        "matmul.scale_exponents",
+        lambda make: changed(make, slice(120, 125)),
+        the_step_check,
+    ),
+    "masks that take zeros for numbers": (
+        "matmul.rows_of",
+        changed_rows(masks=lambda x: x | np.uint32(0xFFFFFFFF), integers=lambda x: x),
+        the_alignment_check,
+    ),
+    "masks that forget numbers": (
+        "matmul.rows_of",
+        changed_rows(masks=lambda x: x & np.uint32(0xFFFF0000)),
+        the_alignment_check,
+    ),
+    "room for exact sums of 54 bits": (
+        "matmul.plan",
+        changed_plan(bits=lambda n: n - 1),
+        the_54_bits_check,
+    ),
+    "one mantissa bit too few": ("matmul.plan", changed_plan(mantissa_bits=lambda n: n - 1), the_half_check),
+    "one mantissa bit too many": ("matmul.plan", changed_plan(mantissa_bits=lambda n: n + 1), the_half_check),
+    "subnormals begin one binade late": (
+        "matmul.plan",
+        changed_plan(lowest=lambda n: n - 1),
+        the_half_check,
+    ),
+    "a largest float of twice the size": ("matmul.plan", changed_plan(top=lambda x: 2 * x), the_half_check),
+    "a register one bit wider": ("matmul.plan", changed_plan(width=lambda n: n + 1), the_register_check),
+    "a register that rounds another way": (
+        "matmul.plan",
+        changed_plan(rounding=lambda n: (n + 1) % 3),
+        the_register_check,
+    ),
+    "a register that wraps": ("matmul.plan", changed_plan(overflow=lambda n: 1), the_register_check),
+    "a register that saturates": ("matmul.plan", changed_plan(overflow=lambda n: 2), the_register_check),
+    "one fraction bit more": (
+        "matmul.plan",
+        changed_plan(fraction_bits=lambda n: n + 1),
+        the_alignment_check,
+    ),
+    "zeros with another exponent": (
+        "matmul.plan",
+        changed_plan(zero_exponent=lambda n: n - 1),
+        the_alignment_check,
+    ),
+    "a unit of half the size": ("matmul.plan", changed_plan(unit=lambda n: n - 1), the_alignment_check),
+    "steps of half the groups": (
+        "matmul.plan",
+        changed_plan(per_step=lambda n: n // 2),
+        the_alignment_check,
+    ),
+    "NaN that is not seen": (
+        "matmul.marked_rows",
+        lambda make: all_changed(make, np.zeros_like),
+        the_nan_check,
+    ),
+    "one row too many that is NaN": (
+        "matmul.marked_rows",
+        lambda make: all_changed(make, lambda x: x | np.roll(x, 1)),
+        the_nan_check,
+    ),
+    "the high nibble first": ("matmul.pack_panels", nibbles_swapped, the_tile_check),
+    "scales of the column beside": ("matmul.lay_scales", shifted_scales, the_tile_check),
+    "tensor scales that are rounded first": (
+        "matmul.Factor",
+        lambda make: lambda value, odd: make(float(np.float32(value)), odd),
+        the_tensor_scale_check,
+    ),
+    "a task that is left out": (
+        "matmul.spread",
+        lambda make: lambda run, count, *rest, **options: make(run, count - 1, *rest, **options),
+        the_tile_check,
+    ),
+    "prepared by a kernel with the high nibble first": (
+        "operands.pack_panels",
+        nibbles_swapped,
+        the_layout_check,
+    ),
+    "prepared with the high nibble first": (
+        "prepared._lay",
+        lambda lay: (
+            lambda codes, target, fmt: nibbles_swapped(lambda c, f, t: lay(c, t, f))(codes, fmt, target)
+        ),
+        the_layout_check,
+    ),
+    "prepared with the scales of the column beside": (
+        "prepared.lay_scales",
+        shifted_scales,
+        the_layout_check,
+    ),
+}
+ASSEMBLY_MUTANTS = {
+    "seeds one too high": ("matmul.rows_of", changed_rows(seeds=lambda x: x + np.int32(1)), the_tile_check),
+    "an entry of the lookup of rows": ("operands.constants", changed, the_tile_check),
+}
+"""What the loops for any machine do not read."""
+KERNEL_CHECKS = sorted(
+    {check for *_, check in [*KERNEL_MUTANTS.values(), *ASSEMBLY_MUTANTS.values()]},
+    key=lambda check: check.__name__,
+)
+
+
+@pytest.mark.parametrize("check", KERNEL_CHECKS, ids=lambda check: check.__name__)
+def test_the_kernels_pass_without_a_mutant(check):
+    check()
+
+
+def is_caught(monkeypatch, place, mutate, check):
+    """Whether a check notices that "module.name" is something else."""
+    module, name = place.split(".", 1)
+    owner = importlib.import_module("mxfp.prepared" if module == "prepared" else f"mxfp.kernels.{module}")
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, mutate(getattr(owner, name)))
+        try:
+            check()
+        except AssertionError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", KERNEL_MUTANTS)
+def test_a_mutant_of_a_kernel_is_caught(monkeypatch, name):
+    assert is_caught(monkeypatch, *KERNEL_MUTANTS[name]), f"nothing noticed: {name}"
+
+
+def test_mutants_of_what_the_assembly_reads_are_caught_where_there_is_assembly(monkeypatch):
+    from mxfp.kernels import isa
+
+    for name in isa.available():
+        for what, mutant in ASSEMBLY_MUTANTS.items():
+            with isa.using(name):
+                assert is_caught(monkeypatch, *mutant) == (name != "portable"), f"{name}: {what}"
 
 
 def test_the_oracle_imports_nothing_of_the_package():

@@ -31,6 +31,7 @@ from .formats import (
 from .integers import WidthError, to_integers
 from .matmul import matmul
 from .packing import pack, unpack
+from .prepared import PreparedMatrix, prepare
 from .registers import BLACKWELL_MXFP4, FixedPoint, Fused
 from .trace import Trace, trace
 
@@ -61,6 +62,7 @@ __all__ = [
     "FixedPoint",
     "Fused",
     "Pairwise",
+    "PreparedMatrix",
     "ScaleFormat",
     "Sequential",
     "Terms",
@@ -72,6 +74,7 @@ __all__ = [
     "encode",
     "matmul",
     "pack",
+    "prepare",
     "quantize",
     "to_integers",
     "trace",

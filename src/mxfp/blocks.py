@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import mmap
 from collections.abc import Iterator
@@ -15,8 +16,16 @@ from numpy.typing import NDArray
 
 from . import scale
 from .encode import SLAB, Rounding, check_rounding, draw_key, draws, encode_scaled
-from .floats import check_subnormals, divide_to_odd, float_dtype, real_array, round_float64, to_float64
-from .formats import MXFP4, BlockFormat, Codes, Floats, ScaleRule, check_codes
+from .floats import (
+    FLOAT_DTYPES,
+    check_subnormals,
+    divide_to_odd,
+    float_dtype,
+    real_array,
+    round_float64,
+    to_float64,
+)
+from .formats import MXFP4, BlockFormat, Codes, ScaleRule, check_codes
 from .search import search_exponents
 
 Nonfinite = Literal["nan", "saturate", "raise"]
@@ -97,10 +106,31 @@ class BlockArray:
         tensor_scale = check_tensor_scale(self.tensor_scale, fmt)
         if self.scale_rule is not None:
             scale.check_rule(self.scale_rule, fmt)
-        object.__setattr__(self, "codes", _kept(codes))
-        object.__setattr__(self, "scales", _kept(scales))
+        object.__setattr__(self, "codes", kept(codes))
+        object.__setattr__(self, "scales", kept(scales))
         object.__setattr__(self, "axis", int(self.axis))
         object.__setattr__(self, "tensor_scale", tensor_scale)
+
+    @classmethod
+    def _of(
+        cls,
+        codes: Codes,
+        scales: Codes,
+        fmt: BlockFormat,
+        axis: int,
+        tensor_scale: float,
+        scale_rule: ScaleRule | None,
+    ) -> BlockArray:
+        """Arrays that are known to be right, without another look at every code and without a copy."""
+        self = object.__new__(cls)
+        for array, name in ((codes, "codes"), (scales, "scales")):
+            view = array.view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        rest = {"format": fmt, "axis": int(axis), "tensor_scale": tensor_scale, "scale_rule": scale_rule}
+        for name, value in rest.items():
+            object.__setattr__(self, name, value)
+        return self
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,18 +158,18 @@ class BlockArray:
     @property
     def T(self) -> BlockArray:
         """The transpose; the block axis goes along."""
-        return BlockArray(
+        return BlockArray._of(
             self.codes.T,
             self.scales.T,
             self.format,
             self.ndim - 1 - self.block_axis,
             self.tensor_scale,
-            scale_rule=self.scale_rule,
+            self.scale_rule,
         )
 
-    def dequantize(self, *, dtype: Any = np.float32) -> NDArray[Any]:
+    def dequantize(self, *, dtype: Any = ..., out: NDArray[Any] | None = None) -> NDArray[Any]:
         """The values, see `mxfp.dequantize`."""
-        return dequantize(self, dtype=dtype)
+        return dequantize(self, dtype=dtype, out=out)
 
     def __eq__(self, other: object) -> bool:
         """Equal bits: format, block axis, codes, scales and tensor scale."""
@@ -195,7 +225,7 @@ class BlockArray:
         )
 
 
-def _kept(array: Codes) -> Codes:
+def kept(array: Codes) -> Codes:
     """An array nobody else can write to: a read-only view, or a read-only copy where that is not sure."""
     base: Any = array
     while isinstance(base, np.ndarray) and not base.flags.writeable:
@@ -205,15 +235,6 @@ def _kept(array: Codes) -> Codes:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _sealed(array: Codes) -> Codes:
-    """A fresh array, made read-only so that a BlockArray can keep it without a copy."""
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base.flags.writeable = False
-        base = base.base
-    return array
 
 
 def check_tensor_scale(value: Any, fmt: BlockFormat) -> float:
@@ -250,6 +271,7 @@ def quantize(
     nonfinite: Nonfinite = "nan",
     rng: np.random.Generator | None = None,
     tensor_scale: float | None = None,
+    out: tuple[Codes, Codes] | None = None,
     engine: Engine = "numba",
 ) -> BlockArray:
     """Reals (...) -> BlockArray of the same shape, in blocks along `axis`. OCP MX §6.3, contract §2.
@@ -258,10 +280,13 @@ def quantize(
     once. A last block may be partial. scale_rule: None is the format's default, "floor" for MX and
     "nearest" for NVFP4. rounding: "stochastic" needs `rng`. nonfinite: "nan" makes a block that holds
     NaN or infinity NaN, "saturate" makes infinities the largest element, "raise" refuses. tensor_scale:
-    NVFP4's float32, computed from the largest magnitude if None. engine: both give the same bits.
+    NVFP4's float32, computed from the largest magnitude if None. out: two uint8 arrays (codes, scales) to
+    write to; the result holds read-only views of them, so leave them alone while it is in use. engine:
+    both give the same bits.
 
     Raises TypeError for another dtype, ValueError for an axis, rule, rounding or policy that does not
-    exist, and under nonfinite="raise" for the first NaN or infinity.
+    exist, an `out` that does not fit, and under nonfinite="raise" for the first NaN or infinity; then
+    nothing is written to `out`.
 
     >>> import mxfp
     >>> q = mxfp.quantize([0.1, -2.3, 7.0, 1.0])
@@ -277,27 +302,68 @@ def quantize(
     given = real_array(x)
     where = check_axis(axis, given.ndim)
     check_subnormals()
-    if nonfinite == "raise":
+    codes, scales = _outputs(given, where, fmt, out)
+    if nonfinite == "raise" and not (out is None and rng is None):
         _refuse_nonfinite(given)
     if tensor_scale is not None or not fmt.tensor_scale:
         shared = check_tensor_scale(1.0 if tensor_scale is None else tensor_scale, fmt)
     else:
         shared = float(scale.tensor_scale_for(_largest(given), fmt))
     key = None if rng is None else draw_key(rng)
-    rows = np.moveaxis(given, where, -1)
-    flat = rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
-    inner = math.prod(given.shape[where + 1 :])
     twin = _twin(engine, fmt) if rule != "search" else None
     run = _quantize_rows if twin is None else twin.quantize_rows
-    codes, scales = run(flat, fmt, rule, rounding, nonfinite, shared, key, inner)
-    return BlockArray(
-        np.moveaxis(_sealed(codes).reshape(rows.shape), -1, where),
-        np.moveaxis(_sealed(scales).reshape(*rows.shape[:-1], scales.shape[-1]), -1, where),
-        fmt,
-        axis,
-        shared,
-        scale_rule=rule,
-    )
+    policy: Nonfinite = "nan" if nonfinite == "raise" else nonfinite
+    run(given, where, fmt, rule, rounding, policy, shared, key, codes, scales)
+    if nonfinite == "raise" and out is None and (scales == fmt.scale.nan_code).any():
+        _refuse_nonfinite(given)
+    if out is None:
+        codes.flags.writeable = scales.flags.writeable = False
+    return BlockArray._of(codes, scales, fmt, axis, shared, rule)
+
+
+def _outputs(x: NDArray[Any], axis: int, fmt: BlockFormat, out: Any) -> tuple[Codes, Codes]:
+    """Where codes and scales go: the caller's arrays, checked, or new ones in the memory order of x."""
+    shape = list(x.shape)
+    shape[axis] = blocks_along(x.shape[axis], fmt.block)
+    if out is None:
+        codes = np.empty_like(x, np.uint8, subok=False)
+        return codes, np.empty_like(codes, shape=tuple(shape))
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise TypeError(f"out must be two uint8 arrays (codes, scales), got {_kind(out)}")
+    byte = (np.dtype(np.uint8),)
+    codes = check_out(out[0], x.shape, byte, "out[0], for codes,")
+    scales = check_out(out[1], tuple(shape), byte, "out[1], for scales,")
+    named = {"out[0]": codes, "out[1]": scales, "x": x}
+    for (one, first), (other, second) in itertools.combinations(named.items(), 2):
+        if _overlap(first, second):
+            raise ValueError(f"{one} and {other} share memory")
+    return codes, scales
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtypes: tuple[np.dtype[Any], ...], name: str) -> NDArray[Any]:
+    """A caller's array to write to -> itself as a plain ndarray; says what is wrong with it otherwise."""
+    wanted = " or ".join(map(str, dtypes))
+    if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be a numpy array of {wanted}, got {_kind(out)}")
+    if out.dtype.newbyteorder("=") not in dtypes:
+        raise TypeError(f"{name} must be of dtype {wanted}, got {out.dtype}")
+    if out.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {out.shape}")
+    if not out.flags.writeable:
+        raise ValueError(f"{name} is read-only")
+    return np.asarray(out)
+
+
+def _overlap(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two arrays share memory, or may: a proof for interleaved ones is left when it gets long."""
+    effort: Any = 1 << 16
+    return np.may_share_memory(one, other, max_work=effort)
+
+
+def _kind(value: Any) -> str:
+    """What was given instead, for a message."""
+    name = type(value).__name__
+    return f"{name} of {len(value)}" if isinstance(value, (tuple, list)) else name
 
 
 def _twin(engine: Engine, fmt: BlockFormat) -> Any:
@@ -306,60 +372,97 @@ def _twin(engine: Engine, fmt: BlockFormat) -> Any:
         return None
     from .kernels import blocks
 
-    return blocks
+    return blocks if blocks.supports(fmt) else None
 
 
 def _largest(x: NDArray[Any]) -> float:
     """The largest finite magnitude of the array, as float64."""
     largest = 0.0
-    for slab in np.array_split(x.reshape(-1), max(1, x.size // SLAB)):
-        values = np.abs(to_float64(slab))
+    for place, _ in tiles(x.shape, 0, 1):
+        values = np.abs(to_float64(x[place]))
         largest = max(largest, float(np.max(values, where=np.isfinite(values), initial=0.0)))
     return largest
 
 
 def _refuse_nonfinite(x: NDArray[Any]) -> None:
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        finite = np.isfinite(x)
-    if not finite.all():
-        first = tuple(int(i) for i in np.argwhere(~finite)[0])
+    found = []
+    for place, _ in tiles(x.shape, 0, 1):
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            finite = np.isfinite(x[place])
+        if not finite.all():
+            inside = np.argwhere(~finite)[0].tolist()
+            found.append(tuple(cut.start + i for cut, i in zip(place, inside, strict=True)))
+    if found:
+        first = min(found)
         raise ValueError(f"x is {x[first]} at index {first}, and nonfinite is 'raise'")
 
 
-def _slabs(rows: int, length: int, block: int) -> Iterator[tuple[slice, slice]]:
-    """Cut (rows, length) into pieces of about SLAB elements, never through a block."""
-    width = max(SLAB // block, 1) * block
-    for left in range(0, length, width):
-        columns = slice(left, min(left + width, length))
-        height = max(SLAB // (columns.stop - left), 1)
-        for top in range(0, rows, height):
-            yield slice(top, min(top + height, rows)), columns
+Place = tuple[slice, ...]
+"""Where in an array a tile lies."""
+
+
+def tiles(shape: tuple[int, ...], axis: int, block: int, size: int = SLAB) -> Iterator[tuple[Place, Place]]:
+    """Cut an array into tiles of about `size` elements, never through a block: places in codes and scales.
+
+    >>> [(codes[1].stop, scales[1].stop) for codes, scales in tiles((3, 300_000), 1, 32)]
+    [(262144, 8192), (300000, 9375), (262144, 8192), (300000, 9375), (262144, 8192), (300000, 9375)]
+    """
+    room = max(size // block, 1)
+    steps = list(shape)
+    for n in reversed(range(len(shape))):
+        whole = blocks_along(shape[n], block) if n == axis else shape[n]
+        steps[n] = max(min(whole, room), 1)
+        room = max(room // steps[n], 1)
+    counts = [blocks_along(length, block) if n == axis else length for n, length in enumerate(shape)]
+    cuts = [
+        [slice(start, min(start + step, count)) for start in range(0, count, step)]
+        for count, step in zip(counts, steps, strict=True)
+    ]
+    for scales in itertools.product(*cuts):
+        along = scales[axis]
+        codes = slice(along.start * block, min(along.stop * block, shape[axis]))
+        yield (*scales[:axis], codes, *scales[axis + 1 :]), scales
+
+
+def element_index(shape: tuple[int, ...], place: Place) -> NDArray[np.uint64]:
+    """The index of each element of a tile among all elements, counted in C order."""
+    index = np.zeros((1,) * len(shape), np.uint64)
+    for length, along in zip(shape, np.ogrid[place], strict=True):
+        index = index * np.uint64(length) + along.astype(np.uint64)
+    return index
 
 
 def _quantize_rows(
     x: NDArray[Any],
+    axis: int,
     fmt: BlockFormat,
     rule: ScaleRule,
     rounding: Rounding,
     nonfinite: Nonfinite,
     tensor_scale: float,
     key: np.uint64 | None,
-    inner: int,
+    codes: Codes,
+    scales: Codes,
 ) -> tuple[Codes, Codes]:
-    """(rows, K) reals -> (rows, K) codes and (rows, blocks) scales, one slab at a time."""
-    rows, length = x.shape
-    codes = np.zeros((rows, length), np.uint8)
-    scales = np.zeros((rows, blocks_along(length, fmt.block)), np.uint8)
-    for down, across in _slabs(rows, length, fmt.block):
-        draw = None
-        if key is not None:
-            row, column = np.ogrid[down, across]
-            index = ((row // inner) * length + column) * inner + row % inner
-            draw = draws(key, index.astype(np.uint64))
-        piece = _quantize_slab(x[down, across], fmt, rule, rounding, nonfinite, tensor_scale, draw)
-        codes[down, across] = piece[0]
-        scales[down, across.start // fmt.block : blocks_along(across.stop, fmt.block)] = piece[1]
+    """Reals (...) in rows along the axis -> codes (...) and scales, in place, one tile at a time."""
+    for place, scale_place in tiles(x.shape, axis, fmt.block):
+        rows = _rows(x[place], axis)
+        draw = None if key is None else _rows(draws(key, element_index(x.shape, place)), axis)
+        some_codes, some_scales = _quantize_slab(rows, fmt, rule, rounding, nonfinite, tensor_scale, draw)
+        _put_rows(codes[place], axis, some_codes)
+        _put_rows(scales[scale_place], axis, some_scales)
     return codes, scales
+
+
+def _rows(x: NDArray[Any], axis: int) -> NDArray[Any]:
+    """A tile (...) -> (rows, K)."""
+    return np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
+
+
+def _put_rows(x: NDArray[Any], axis: int, rows: NDArray[Any]) -> None:
+    """The way back: rows (rows, K) into a tile (...)."""
+    view = np.moveaxis(x, axis, -1)
+    view[...] = rows.reshape(view.shape)
 
 
 def _into_blocks(x: NDArray[Any], block: int) -> NDArray[Any]:
@@ -412,11 +515,17 @@ def _quantize_slab(
     return codes.reshape(x.shape[0], -1)[:, : x.shape[1]], scales
 
 
-def dequantize(q: BlockArray, *, dtype: Any = np.float32, engine: Engine = "numba") -> NDArray[Any]:
+def dequantize(
+    q: BlockArray, *, dtype: Any = ..., out: NDArray[Any] | None = None, engine: Engine = "numba"
+) -> NDArray[Any]:
     """BlockArray (...) -> values (...), one rounding to `dtype`. OCP MX §5.1, contract §3.
 
-    dtype: float16, bfloat16, float32 (exact for MX but for overflow past 2**128) or float64 (exact). A
-    NaN scale makes its whole block NaN.
+    dtype: float16, bfloat16, float32 (the default; exact for MX but for overflow past 2**128) or float64
+    (exact). A NaN scale makes its whole block NaN. out: an array of q's shape and of the dtype, in any
+    memory layout, to write to and to return; its dtype is then the default.
+
+    Raises TypeError for another dtype, ValueError for an `out` of another shape, that is read-only or
+    shares memory with q; nothing is written then.
 
     >>> import mxfp, numpy as np
     >>> q = mxfp.BlockArray(np.array([1, 15, 7], np.uint8), np.array([128], np.uint8), mxfp.MXFP4)
@@ -425,29 +534,34 @@ def dequantize(q: BlockArray, *, dtype: Any = np.float32, engine: Engine = "numb
     """
     if not isinstance(q, BlockArray):
         raise TypeError(f"dequantize takes a BlockArray, got {type(q).__name__}")
-    wanted = float_dtype(dtype)
+    wanted = None if dtype is ... else float_dtype(dtype)
     check_choice(engine, ENGINES, "engine")
     check_subnormals()
-    codes = np.moveaxis(q.codes, q.block_axis, -1)
-    scales = np.moveaxis(q.scales, q.block_axis, -1)
-    rows, length = math.prod(codes.shape[:-1]), codes.shape[-1]
-    out = np.empty((rows, length), wanted)
-    flat, flat_scales = codes.reshape(rows, length), scales.reshape(rows, scales.shape[-1])
-    twin = _twin(engine, q.format) if wanted in (np.float32, np.float64) else None
-    if twin is not None:
-        twin.dequantize_rows(flat, flat_scales, q.format, out)
+    if out is None:
+        values = np.empty(q.shape, np.dtype(np.float32) if wanted is None else wanted)
     else:
-        for down, across in _slabs(rows, length, q.format.block):
-            out[down, across] = round_float64(_exact_slab(q, flat, flat_scales, down, across), wanted)
-    return np.ascontiguousarray(np.moveaxis(out.reshape(codes.shape), -1, q.block_axis))
+        values = check_out(out, q.shape, FLOAT_DTYPES if wanted is None else (wanted,), "out")
+        for array in (q.codes, q.scales):
+            if _overlap(values, array):
+                raise ValueError("out shares memory with the codes or scales of q")
+    twin = _twin(engine, q.format)
+    if twin is None:
+        _dequantize_rows(q, values)
+    else:
+        twin.dequantize_rows(q.codes, q.scales, q.block_axis, q.format, values)
+    return values if out is None else out
 
 
-def _exact_slab(q: BlockArray, codes: Codes, scales: Codes, down: slice, across: slice) -> Floats:
-    """The values of one slab in float64, exact: 3 to 8 bits of code, 4 of scale, 24 of tensor scale."""
-    block = q.format.block
-    values = q.format.element.values[codes[down, across]]
+def _dequantize_rows(q: BlockArray, out: NDArray[Any]) -> None:
+    """Codes and scales in rows along the block axis -> values, in place, one tile at a time.
+
+    Exact in float64, 3 to 8 bits of code, 4 of scale and 24 of tensor scale, and then rounded once.
+    """
+    axis, block = q.block_axis, q.format.block
     shared = q.format.scale.values * q.tensor_scale
-    factors = shared[scales[down, across.start // block : blocks_along(across.stop, block)]]
-    with np.errstate(invalid="ignore"):
-        exact: Floats = values * np.repeat(factors, block, axis=1)[:, : values.shape[1]]
-    return exact
+    for place, scale_place in tiles(q.shape, axis, block):
+        values = q.format.element.values[_rows(q.codes[place], axis)]
+        factors = np.repeat(shared[_rows(q.scales[scale_place], axis)], block, axis=1)
+        with np.errstate(invalid="ignore"):
+            exact = values * factors[:, : values.shape[1]]
+        _put_rows(out[place], axis, round_float64(exact, out.dtype.newbyteorder("=")))

@@ -116,10 +116,13 @@ def operand(codes: Codes, scales: Codes, fmt: BlockFormat, tensor_scale: float, 
     )
 
 
-def check_pair(a: BlockArray, b: BlockArray) -> None:
-    """TypeError or ValueError, printing both sides, unless a and b can be multiplied."""
-    for side, q in (("a", a), ("b", b)):
-        if not isinstance(q, BlockArray):
+def check_pair(a: Any, b: Any, right: tuple[type, ...] = (BlockArray,)) -> None:
+    """TypeError or ValueError, printing both sides, unless a and b can be multiplied.
+
+    right: what b may be.
+    """
+    for side, q, kinds in (("a", a, (BlockArray,)), ("b", b, right)):
+        if not isinstance(q, kinds):
             raise TypeError(f"{side} must be a BlockArray (see mxfp.quantize), got {type(q).__name__}")
     if a.format.block != b.format.block:
         raise ValueError(

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import Any, Final
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +16,9 @@ from .accumulate import Accumulator, Sequential
 from .blocks import ENGINES, BlockArray, Engine, check_choice
 from .dot import Operand, check_group, check_pair, dots, operand
 from .floats import check_subnormals
+from .formats import BlockFormat, Codes
 from .integers import WidthError
+from .prepared import PreparedMatrix
 
 TILE: Final = 1 << 20
 """Terms that the reference holds at a time."""
@@ -21,7 +26,11 @@ _DEFAULT: Final = Sequential("float32")
 
 
 def matmul(
-    a: BlockArray, b: BlockArray, *, accumulator: Accumulator = _DEFAULT, engine: Engine = "numba"
+    a: BlockArray,
+    b: BlockArray | PreparedMatrix,
+    *,
+    accumulator: Accumulator = _DEFAULT,
+    engine: Engine = "numba",
 ) -> NDArray[Any]:
     """BlockArrays (..., M, K) @ (..., K, N) -> (..., M, N), in the accumulator's dtype. OCP MX §6.2.
 
@@ -37,7 +46,7 @@ def matmul(
     >>> mxfp.matmul(a, b).tolist()
     [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
-    check_pair(a, b)
+    check_pair(a, b, (BlockArray, PreparedMatrix))
     check_choice(engine, ENGINES, "engine")
     if not isinstance(accumulator, Accumulator):
         raise TypeError(
@@ -45,25 +54,18 @@ def matmul(
         )
     check_subnormals()
     batch = _check_shapes(a, b)
-    (codes_a, scales_a), (codes_b, scales_b) = _rows_last(a, a.ndim - 1), _rows_last(b, max(b.ndim - 2, 0))
-    rows, columns = codes_a.shape[-2], codes_b.shape[-2]
     group = check_group(accumulator.terms_of, a.format)
     twin = _kernel(a, b, accumulator) if engine == "numba" else None
+    rows, columns = a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1
     out = np.zeros((*batch, rows, columns), accumulator.result_dtype)
-    count = math.prod(batch)
-    stacks = [
-        np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(count, *x.shape[-2:])
-        for x in (codes_a, scales_a, codes_b, scales_b)
-    ]
-    flat = out.reshape(count, rows, columns)
-    for n, (ca, sa, cb, sb) in enumerate(zip(*stacks, strict=True)):
-        if twin is not None:
-            twin(ca, sa, a.format, cb, sb, b.format, accumulator, flat[n])
+    flat = out.reshape(math.prod(batch), rows, columns)
+    lefts, rights = _stack(a, a.ndim - 1, batch), _stack(b, max(b.ndim - 2, 0), batch)
+    for n, (left, right) in enumerate(zip(lefts, rights, strict=True)):
+        first = 0 if twin is None else twin(left, right, accumulator, flat[n])
+        if first is None:
             continue
-        left = operand(ca, sa, a.format, a.tensor_scale, group)
-        right = operand(cb, sb, b.format, b.tensor_scale, group)
         try:
-            _multiply(left, right, accumulator, flat[n])
+            _multiply(left, _as_side(right), group, accumulator, flat[n], first)
         except WidthError as error:
             place = [int(i) for i in np.unravel_index(n, batch)] if batch else []
             row = error.index[:1] if a.ndim > 1 else ()
@@ -76,7 +78,7 @@ def matmul(
     return out
 
 
-def _check_shapes(a: BlockArray, b: BlockArray) -> tuple[int, ...]:
+def _check_shapes(a: BlockArray, b: BlockArray | PreparedMatrix) -> tuple[int, ...]:
     """The batch shape; ValueError where shapes or block axes do not match."""
     both = ", ".join(
         f"{name} is {q.format.name} {q.shape} along axis {q.axis}" for name, q in (("a", a), ("b", b))
@@ -97,35 +99,59 @@ def _check_shapes(a: BlockArray, b: BlockArray) -> tuple[int, ...]:
         ) from None
 
 
-def _rows_last(q: BlockArray, axis: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Codes (..., rows, K) and scales (..., rows, blocks); a vector is one row."""
-    codes, scales = np.moveaxis(q.codes, axis, -1), np.moveaxis(q.scales, axis, -1)
-    return (codes[None], scales[None]) if q.ndim == 1 else (codes, scales)
+class Side(NamedTuple):
+    """One side of a product: (rows, K) codes and (rows, blocks) scales, blocks along K."""
+
+    codes: Codes
+    scales: Codes
+    format: BlockFormat
+    tensor_scale: float
 
 
-def _kernel(a: BlockArray, b: BlockArray, accumulator: Accumulator) -> Any:
+def _stack(q: BlockArray | PreparedMatrix, axis: int, batch: tuple[int, ...]) -> Iterator[Any]:
+    """The matrices of one side, one for each place of the batch; a vector is one row."""
+    count = math.prod(batch)
+    if isinstance(q, PreparedMatrix):
+        return itertools.repeat(q, count)
+    parts = []
+    for array in (q.codes, q.scales):
+        last = np.moveaxis(array, axis, -1)
+        last = last[None] if q.ndim == 1 else last
+        parts.append(np.broadcast_to(last, (*batch, *last.shape[-2:])).reshape(count, *last.shape[-2:]))
+    return (Side(codes, scales, q.format, q.tensor_scale) for codes, scales in zip(*parts, strict=True))
+
+
+def _as_side(right: Any) -> Side:
+    if isinstance(right, PreparedMatrix):
+        q = right.to_blocks()
+        return Side(q.codes.T, q.scales.T, q.format, q.tensor_scale)
+    found: Side = right
+    return found
+
+
+def _kernel(a: BlockArray, b: BlockArray | PreparedMatrix, accumulator: Accumulator) -> Any:
     """The compiled twin of `_multiply`, or None where the reference does the work."""
-    if a.format.scale.mantissa_bits or b.format.scale.mantissa_bits:
-        return None
     from .kernels import matmul as kernels
 
-    return kernels.multiply if kernels.supports(a.format, b.format, accumulator) else None
+    plan = kernels.plan(a.format, b.format, accumulator)
+    return None if plan is None else partial(kernels.multiply, plan)
 
 
-def _multiply(a: Operand, b: Operand, accumulator: Accumulator, out: NDArray[Any]) -> None:
-    """(M, G, g) and (N, G, g) -> out (M, N), tile by tile, so that memory stays bounded."""
+def _multiply(a: Side, b: Side, group: int, accumulator: Accumulator, out: NDArray[Any], first: int) -> None:
+    """(M, K) and (N, K) -> out (M, N) from row `first` on, tile by tile, so that memory stays bounded."""
     rows, columns = out.shape
-    groups = a.codes.shape[1]
+    left, right = (operand(side.codes, side.scales, side.format, side.tensor_scale, group) for side in (a, b))
+    groups = left.codes.shape[1]
     if not (rows and columns and groups):
         return
     width = max(min(columns, TILE // groups), 1)
     height = max(TILE // (groups * width), 1)
-    for top in range(0, rows, height):
-        left = _cut(a, slice(top, top + height))
+    for top in range(first // height * height, rows, height):
+        part = _cut(left, slice(top, top + height))
         for start in range(0, columns, width):
-            right = _cut(b, slice(start, start + width))
+            other = _cut(right, slice(start, start + width))
             try:
-                out[top : top + height, start : start + width] = accumulator(dots(left, right, outer=True))
+                out[top : top + height, start : start + width] = accumulator(dots(part, other, outer=True))
             except WidthError as error:
                 raise error.at((top + error.index[0], start + error.index[1])) from None
 
@@ -134,7 +160,7 @@ def _cut(side: Operand, rows: slice) -> Operand:
     return Operand(side.format, side.codes[rows], side.scales[rows], side.tensor_scale)
 
 
-def multiply_count(a: BlockArray, b: BlockArray) -> int:
+def multiply_count(a: BlockArray, b: BlockArray | PreparedMatrix) -> int:
     """Multiply-adds of `matmul(a, b)`, for throughput: M * N * K times the batch.
 
     >>> import mxfp, numpy as np

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .blocks import blocks_along, check_choice
+from .encode import SLAB
 from .floats import plain_array
 from .formats import BlockFormat, Codes, ElementFormat, check_codes, element_of
 
@@ -69,6 +70,29 @@ def _padded(codes: Codes, multiple: int) -> Codes:
     return np.pad(codes, [(0, 0)] * (codes.ndim - 1) + [(0, padding)]) if padding else codes
 
 
+def _join_nibbles(codes: Codes) -> Codes:
+    """(..., 2n) codes -> (..., n) bytes, even codes low. Two codes are one integer of 16 bits, at first."""
+    pairs = np.ascontiguousarray(codes).reshape(-1).view("<u2")
+    out = np.empty(pairs.size, np.uint8)
+    for start in range(0, pairs.size, SLAB):
+        part = slice(start, start + SLAB)
+        joined = pairs[part] >> 4
+        joined |= pairs[part]
+        out[part] = joined  # its low byte
+    return out.reshape(*codes.shape[:-1], codes.shape[-1] // 2)
+
+
+def _split_nibbles(data: Codes) -> Codes:
+    """The inverse of `_join_nibbles`."""
+    flat = np.ascontiguousarray(data).reshape(-1)
+    pairs = np.empty(flat.size, "<u2")
+    for start in range(0, flat.size, SLAB):
+        part = slice(start, start + SLAB)
+        low = flat[part].astype(np.uint16)
+        pairs[part] = (low << 4 | low) & 0x0F0F
+    return pairs.view(np.uint8).reshape(*data.shape[:-1], 2 * data.shape[-1])
+
+
 def pack(codes: Any, fmt: ElementFormat | BlockFormat, *, order: Order = "pairs") -> Codes:
     """uint8 codes (..., K), one a byte -> uint8 bytes (..., ceil(K * bits / 8)), packed along the last axis.
 
@@ -92,8 +116,7 @@ def pack(codes: Any, fmt: ElementFormat | BlockFormat, *, order: Order = "pairs"
     if element.bits == 8:
         return checked.copy()
     if element.bits == 4:
-        even = _padded(checked, 2)
-        return np.asarray(even[..., 0::2] | even[..., 1::2] << 4, np.uint8)
+        return _join_nibbles(_padded(checked, 2))
     count = checked.shape[-1]
     bits = np.unpackbits(checked[..., None], axis=-1, count=element.bits, bitorder="little")
     stream = bits.reshape(*checked.shape[:-1], count * element.bits)
@@ -130,7 +153,7 @@ def unpack(
     if element.bits == 8:
         codes = data.copy()
     elif element.bits == 4:
-        codes = np.stack([data & 15, data >> 4], axis=-1).reshape(*data.shape[:-1], 2 * expected)
+        codes = _split_nibbles(data)
     else:
         bits = np.unpackbits(data, axis=-1, bitorder="little")
         whole = bits.shape[-1] // element.bits

@@ -1,220 +1,344 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twins of `mxfp.matmul`: Sequential(float32) and Exact, for power-of-two scales and sums within int32.
+"""Twins of `mxfp.matmul`: GEMM and GEMV over tiles of rows and panels of weights.
 
-Straightforward compiled loops over outputs and blocks: an int32 sum of products, then the exact term
-goes to the accumulator.
+A product is cut into tasks, each a panel of 32 columns by some tiles of 6 rows. A task turns a chunk of
+its panel into integers, which stay in the first cache level, and takes every tile through it; the state
+of the accumulator waits beside it for the next chunk. Nothing grows with K, M or N but the operands and
+the result: rows and unprepared columns are packed a slab at a time.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from typing import Any, Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from ..accumulate import Accumulator, Exact, Sequential
-from ..floats import canonical_nan, round_float64
-from ..formats import BlockFormat, Codes
-from ..integers import sum_width
-from ._jit import kernel, parallel_kernel
+from ..accumulate import Accumulator, Exact
+from ..floats import NAN_BITS, round_float64, round_integers
+from ..formats import Codes
+from ..matmul import Side
+from ..prepared import BLOCK, PreparedMatrix, block_bytes, lay_scales, marked_rows
+from ..registers import NAN_TENSOR_CORE, FixedPoint, Fused
+from . import isa
+from .assembly import HEIGHT, WIDTH
+from .operands import (
+    Edge,
+    Factor,
+    Kinds,
+    Panels,
+    Rows,
+    Shape,
+    Weights,
+    as_integer,
+    constants,
+    in_table,
+    pack_panels,
+    rows_of,
+    scale_exponents,
+    scale_significands,
+    scale_values,
+)
+from .plans import DOUBLE, INT64, OVERFLOWS, SINGLE, Aligned, Plan, Register, Rounded, plan
+from .threads import spread, thread_count
 
-LIMB: Final = 30
-"""Bits of one limb of the exact register; int64 leaves room to carry late."""
-LIMB_MASK: Final = (1 << LIMB) - 1
+__all__ = ["multiply", "plan"]
+
+SLAB: Final = 1 << 22
+"""Codes of one side that are packed at a time, at least a tile's."""
+ROWS: Final = 342 * HEIGHT
+"""Rows of a slab at most."""
+COLUMNS: Final = 128 * WIDTH
+"""Columns at a time where results wait for one more rounding."""
+GEMV_ROWS: Final = {"avx512vnni": 4, "avx2": 1, "portable": 0}
+"""Rows up to which weights are not unpacked but looked up on the way."""
 
 
-def supports(a: BlockFormat, b: BlockFormat, accumulator: Accumulator) -> bool:
-    """Whether `multiply` has a kernel for these; the reference does the rest."""
-    return (
-        not (a.scale.mantissa_bits or b.scale.mantissa_bits)
-        and sum_width(a, b, a.block) <= 31
-        and bool(a.element.finite.all() and b.element.finite.all())
-        and (isinstance(accumulator, Exact) or accumulator == Sequential("float32"))
-    )
-
-
+@np.errstate(all="ignore")  # of numpy's scalars, where there is no compiler
 def multiply(
-    codes_a: Codes,
-    scales_a: Codes,
-    format_a: BlockFormat,
-    codes_b: Codes,
-    scales_b: Codes,
-    format_b: BlockFormat,
-    accumulator: Accumulator,
-    out: NDArray[Any],
-) -> None:
-    """(M, K) and (N, K) codes with their scales -> out (M, N). See `mxfp.matmul._multiply`."""
-    if not (out.size and codes_a.shape[1]):
-        return
-    x, marked_a = _side(codes_a, scales_a, format_a)
-    y, marked_b = _side(codes_b, scales_b, format_b)
-    exponents_a, exponents_b = format_a.scale.exponents[scales_a], format_b.scale.exponents[scales_b]
-    lsb = format_a.element.lsb_exponent + format_b.element.lsb_exponent
-    block = format_a.block
-    if isinstance(accumulator, Sequential):
-        # Powers of two whose product with a sum stays far inside float64, so that every term is exact.
-        powers_a, powers_b = np.ldexp(1.0, exponents_a + lsb), np.ldexp(1.0, exponents_b)
-        _sequential(x, powers_a, y, powers_b, block, out)
-        result = out
-    else:
-        exact = np.empty(out.shape, np.float64)
-        nearest = accumulator.result_dtype == np.float64
-        bits = sum_width(format_a, format_b, block)
-        _exact(x, exponents_a + lsb, y, exponents_b, block, bits, nearest, exact)
-        result = exact if nearest else round_float64(exact, accumulator.result_dtype)
-    marked = _any_marked(marked_a, marked_b)
-    out[...] = result if marked is None else canonical_nan(result, marked)
+    chosen: Plan, a: Side, b: Side | PreparedMatrix, accumulator: Accumulator, out: NDArray[Any]
+) -> int | None:
+    """(M, K) and (N, K) -> out (M, N). See `mxfp.matmul._multiply`.
 
-
-def _side(codes: Codes, scales: Codes, fmt: BlockFormat) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Codes and scales of rows -> small integers (rows, K), and which blocks are NaN."""
-    dtype = np.int8 if fmt.element.bits_of_integer <= 8 else np.int16
-    integers = fmt.element.integers.astype(dtype)[codes]
-    return np.ascontiguousarray(integers), ~fmt.scale.finite[scales]
-
-
-def _any_marked(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-    """(M, G), (N, G) NaN blocks -> (M, N) outputs that use one, or None if there are none at all."""
-    if not (a.any() or b.any()):
+    None when it is done. Otherwise the row from which on the reference has to do it: a register that was
+    to raise overflows there or below, or infinite elements take part.
+    """
+    rows, columns = out.shape
+    length = a.codes.shape[1]
+    if not (rows and columns and length):
         return None
-    return np.logical_or.outer(a.any(axis=1), b.any(axis=1))
-
-
-@kernel
-def block_sum(x: Any, y: Any) -> Any:
-    """The sum of products of two vectors of small integers, in int32. See `mxfp.dot.sums_of_products`."""
-    total = np.int32(0)
-    for k in range(x.size):
-        total += np.int32(x[k]) * np.int32(y[k])
-    return total
-
-
-@kernel
-def add_to_odd(a: float, b: float) -> float:
-    """A + b rounded to odd. See `mxfp.floats.add_to_odd`; a is never infinite here."""
-    total = a + b
-    virtual = total - a
-    error = (a - (total - virtual)) + (b - virtual)
-    if error != 0.0:
-        bits = np.float64(total).view(np.int64)
-        if bits & 1 == 0:
-            # The neighbour on the side of the error: one step away from zero, or one towards it.
-            total = np.int64(bits + (1 if (error > 0.0) == (total > 0.0) else -1)).view(np.float64)
-    return total
-
-
-@parallel_kernel
-def _sequential(x: Any, powers_x: Any, y: Any, powers_y: Any, block: int, out: Any) -> None:
-    """Every output by itself: block sums in order, each exact term added with one rounding."""
-    rows, columns = out.shape
-    for cell in numba.prange(rows * columns):
-        m = cell // columns
-        n = cell - m * columns
-        row, column = x[m], y[n]
-        accumulator = np.float32(0.0)
-        for g in range(powers_x.shape[1]):
-            part = slice(g * block, min(g * block + block, row.size))
-            term = np.float64(block_sum(row[part], column[part])) * powers_x[m, g] * powers_y[n, g]
-            if math.isinf(accumulator):
+    work = _Work(chosen, a, b, accumulator, out)
+    if work.infinite():
+        return 0
+    done = rows
+    for left, right, panels in work.columns():
+        for top in range(0, done, work.tall):
+            bottom = min(top + work.tall, done)
+            if not work.run(slice(top, bottom), slice(left, right), panels):
+                done = top
                 break
-            accumulator = np.float32(add_to_odd(np.float64(accumulator), term))
-        out[m, n] = accumulator
+    nan = NAN_TENSOR_CORE if isinstance(accumulator, Fused) else NAN_BITS[out.dtype]
+    patterns = out.view(f"u{out.dtype.itemsize}")
+    if work.marked_a.any():
+        patterns[work.marked_a] = nan
+    if work.marked_b.any():
+        patterns[:, work.marked_b] = nan
+    return None if done == rows else done
 
 
-@parallel_kernel
-def _exact(
-    x: Any, exponents_x: Any, y: Any, exponents_y: Any, block: int, bits: int, nearest: bool, out: Any
-) -> None:
-    """Every output by itself: one int64 where the terms fit, a register of limbs where they do not."""
-    rows, columns = out.shape
-    length = x.shape[1]
-    groups = exponents_x.shape[1]
-    count_bits = math.ceil(math.log2(groups + 1))
-    for m in numba.prange(rows):
-        sums = np.zeros(groups, np.int64)
-        limbs = np.zeros(2 + (bits + 2 * 256 + count_bits) // LIMB + 1, np.int64)
-        for n in range(columns):
-            lowest = np.int64(1 << 20)
-            highest = np.int64(-(1 << 20))
-            for g in range(groups):
-                part = slice(g * block, min(g * block + block, length))
-                sums[g] = block_sum(x[m, part], y[n, part])
-                if sums[g] != 0:
-                    exponent = exponents_x[m, g] + exponents_y[n, g]
-                    lowest = min(lowest, exponent)
-                    highest = max(highest, exponent)
-            if lowest > highest:
-                out[m, n] = 0.0
-            elif bits + highest - lowest + count_bits <= 62:
-                total = np.int64(0)
-                for g in range(groups):
-                    if sums[g] != 0:
-                        total += sums[g] << (exponents_x[m, g] + exponents_y[n, g] - lowest)
-                out[m, n] = _round_limbs(total, lowest, limbs, False, nearest)
+def _even(count: int, most: int, unit: int) -> int:
+    """A size of slabs, a multiple of unit and at most `most`, that cuts count into equal ones."""
+    slabs = -(-count // most)
+    return -(-count // (slabs * unit)) * unit
+
+
+class _Work:
+    """One product: what its slabs share."""
+
+    def __init__(
+        self, chosen: Plan, a: Side, b: Side | PreparedMatrix, accumulator: Accumulator, out: NDArray[Any]
+    ) -> None:
+        self.plan, self.a, self.b, self.accumulator, self.out = chosen, a, b, accumulator, out
+        self.marked_a = marked_rows(a.codes, a.scales, a.format)
+        prepared = isinstance(b, PreparedMatrix)
+        self.marked_b = (
+            b.marked if isinstance(b, PreparedMatrix) else marked_rows(b.codes, b.scales, b.format)
+        )
+        # There are micro-kernels for groups of 16 and 32; the loops serve the others.
+        self.tag = isa.tag() if chosen.group in (16, 32) else isa.Portable()
+        self.blocks = -(-a.codes.shape[1] // BLOCK)
+        self.stored = self.blocks * (BLOCK // chosen.group)
+        self.lsb = a.format.element.lsb_exponent + b.format.element.lsb_exponent
+        kind = chosen.kind
+        self.table = in_table(b.format.element, kind.b, kind.offset)
+        self.constants = (
+            constants(b.format, kind.b, kind.offset, 0) if kind.name == "bytes" else np.zeros(1, kind.b)
+        )
+        self.exact = isinstance(accumulator, Exact)
+        self.direct = chosen.state == out.dtype or (self.exact and out.dtype == SINGLE)
+        self.factor = Factor(a.tensor_scale * b.tensor_scale, out.dtype != DOUBLE)
+        length = self.blocks * BLOCK
+        self.tall = _even(out.shape[0], min(max(SLAB // (length * HEIGHT), 1) * HEIGHT, ROWS), HEIGHT)
+        wide = out.shape[1] if self.direct else COLUMNS
+        self.wide = wide if prepared else min(max(SLAB // (length * WIDTH), 1) * WIDTH, wide)
+
+    def infinite(self) -> bool:
+        """Whether elements take part that are infinite, or NaN in a format that has infinities."""
+        sides = ((self.a.format, self.marked_a), (self.b.format, self.marked_b))
+        return any(marked.any() and np.isinf(fmt.element.values).any() for fmt, marked in sides)
+
+    def columns(self) -> Iterator[tuple[int, int, tuple[Codes, Codes, int]]]:
+        """(first column, last, (codes, scales, first panel)) as prepared, a slab at a time."""
+        count = self.out.shape[1]
+        for left in range(0, count, self.wide):
+            right = min(left + self.wide, count)
+            if isinstance(self.b, PreparedMatrix):
+                yield left, right, (self.b.codes, self.b.scales, left // WIDTH)
             else:
-                limbs[:] = 0
-                for g in range(groups):
-                    if sums[g] != 0:
-                        shift = exponents_x[m, g] + exponents_y[n, g] - lowest
-                        shifted = sums[g] << (shift % LIMB)
-                        limbs[shift // LIMB] += shifted & LIMB_MASK
-                        limbs[shift // LIMB + 1] += shifted >> LIMB
-                out[m, n] = _round_limbs(np.int64(0), lowest, limbs, True, nearest)
+                yield left, right, (*self._packed(self.b, left, right), 0)
 
+    def _packed(self, b: Side, left: int, right: int) -> tuple[Codes, Codes]:
+        panels = -(-(right - left) // WIDTH)
+        codes = np.empty(panels * self.blocks * block_bytes(b.format), np.uint8)
+        pack_panels(b.codes[left:right], b.format.element, codes)
+        scales = np.zeros((panels, self.blocks * (BLOCK // b.format.block), WIDTH), np.uint8)
+        lay_scales(b.scales[left:right], scales)
+        for array in (codes, scales):
+            array.flags.writeable = False
+        return codes, scales.reshape(-1)
 
-@kernel
-def _round_limbs(total: Any, exponent: Any, limbs: Any, wide: bool, nearest: bool) -> float:
-    """A register of limbs (or one int64) * 2**exponent -> float64, nearest even or rounded to odd."""
-    negative: Any = False
-    sticky: Any = False
-    if wide:
-        carry = np.int64(0)
-        for i in range(limbs.size):
-            value = limbs[i] + carry
-            limbs[i] = value & LIMB_MASK
-            carry = value >> LIMB
-        negative = carry < 0
-        if negative:
-            borrow = np.int64(1)
-            for i in range(limbs.size):
-                value = (limbs[i] ^ LIMB_MASK) + borrow
-                limbs[i] = value & LIMB_MASK
-                borrow = value >> LIMB
-        top = limbs.size - 1
-        while top > 1 and limbs[top] == 0:
-            top -= 1
-        # The top two limbs and as many bits of a third as make 62; what lies below is sticky.
-        length = 0
-        while limbs[top] >> length:
-            length += 1
-        total = (limbs[top] << LIMB) | limbs[top - 1]
-        exponent += (top - 1) * LIMB
-        if top > 1:
-            take = min(62 - LIMB - length, LIMB)
-            total = (total << take) | (limbs[top - 2] >> (LIMB - take))
-            sticky = (limbs[top - 2] & ((np.int64(1) << (LIMB - take)) - 1)) != 0
-            exponent -= take
-            for i in range(top - 2):
-                sticky = sticky or limbs[i] != 0
-    else:
-        negative = total < 0
-        total = abs(total)
-    keep = 54 if nearest else 53
-    length = 0
-    while total >> length:
-        length += 1
-    drop = max(length - keep, 0)
-    sticky = sticky or (total & ((np.int64(1) << drop) - 1)) != 0
-    total >>= drop
-    if nearest:
-        # One more bit than the result, then the sticky bit below it: rounding decided in integers.
-        up = (total & 1) == 1 and length >= keep and (sticky or (total & 2) != 0)
-        if length >= keep:
-            total = (total >> 1) + (1 if up else 0)
-            drop += 1
-    elif sticky:
-        total |= 1
-    value = math.ldexp(np.float64(total), int(exponent + drop))
-    return -value if negative else value
+    def run(self, down: slice, across: slice, packed: tuple[Codes, Codes, int]) -> bool:
+        """Rows `down` by columns `across` -> out; False if the reference has to do it."""
+        plan = self.plan
+        if self.direct:
+            target, edge = self.out, Edge(down.start, across.start, down.stop, across.stop)
+        else:
+            shape = down.stop - down.start, across.stop - across.start
+            target, edge = np.empty(shape, plan.state), Edge(0, 0, *shape)
+        if self.exact:
+            done = self._exact(down, across, packed, target, edge)
+        elif plan.vectors and (plan.state == DOUBLE or self._finite(down)):
+            run = self._gemv if self._is_gemv() else self._floats
+            done = run(down, across, packed, target, edge)
+        else:
+            done = self._steps(down, across, packed, target, edge)
+        if done and not self.direct:
+            self.out[down, across] = self._finished(target)
+        return done
+
+    def _finite(self, down: slice) -> bool:
+        """Whether every sum times its row's scale is finite in float32, as the micro-kernels need it."""
+        scale = self.a.format.scale
+        largest = int(self.a.scales[down].max(initial=0))
+        if largest == scale.nan_code:
+            codes = self.a.scales[down]
+            largest = int(codes.max(where=codes < scale.nan_code, initial=0))
+        return float(scale.values[largest]) * 2.0 ** (self.lsb + self.plan.bits - 1) < 2.0**128
+
+    def _is_gemv(self) -> bool:
+        plan, a, b = self.plan, self.a.format, self.b.format
+        return (
+            plan.state == SINGLE
+            and plan.kind.name == "bytes"
+            and b.element.bits == 4
+            and plan.group == a.block
+            and self.out.shape[0] <= GEMV_ROWS[isa.chosen()]
+            and (plan.group, b.scale.has_zero) in ((32, False), (16, True))
+        )
+
+    def _rows(self, down: slice, height: int = HEIGHT) -> Rows:
+        a, plan = self.a, self.plan
+        return rows_of(self.tag, a.codes[down], a.scales[down], a.format, plan.kind, plan.group, height)
+
+    def _panels(self, packed: tuple[Codes, Codes, int], values: NDArray[Any]) -> Panels:
+        b = self.b.format
+        return Panels(
+            packed[0],
+            block_bytes(b),
+            packed[1],
+            b.block // self.plan.group,
+            packed[2],
+            self.table,
+            self.constants,
+            values,
+        )
+
+    def _shape(self, down: slice, across: slice, height: int = HEIGHT) -> Shape:
+        """The tiles and panels, in as many parts as give every thread some."""
+        count = -(-(down.stop - down.start) // height)
+        panels = -(-(across.stop - across.start) // WIDTH)
+        parts = min(max(4 * thread_count() // panels, 1), count)
+        groups = -(-self.a.codes.shape[1] // self.plan.group)
+        per_task = -(-count // parts)
+        tasks = panels * -(-count // per_task)
+        return Shape(count, panels, self.blocks, self.plan.group, self.stored, groups, per_task, tasks)
+
+    def _floats(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
+        dtype = self.plan.state
+        rows = self._rows(down)
+        rows = rows._replace(scales=scale_values(self.a.format, self.lsb, dtype).take(rows.scales))
+        panels = self._panels(packed, scale_values(self.b.format, 0, dtype))
+        from .gemm import float_tasks
+
+        shape = self._shape(down, across)
+        offset = self.plan.kind.offset
+        spread(float_tasks, shape.tasks, self.tag, rows, panels, shape, offset, self.factor, target, edge)
+        return True
+
+    def _gemv(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
+        from .gemm import gemv_tasks
+
+        height = down.stop - down.start
+        rows = self._rows(down, height)
+        values = scale_values(self.a.format, self.lsb, np.float32)
+        rows = rows._replace(scales=values.take(rows.scales))
+        shift = 23 - self.b.format.scale.mantissa_bits
+        shape = self._shape(down, across, height)
+        panels = self._panels(packed, values)
+        spread(
+            gemv_tasks, shape.panels, self.tag, rows, panels, shape, height, shift, self.factor, target, edge
+        )
+        return True
+
+    def _exact(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
+        from .exact import LIMB, exact_tasks, limb_tasks, row_ranges
+
+        plan, a, b = self.plan, self.a.format, self.b.format
+        shape = self._shape(down, across)
+        rows = self._rows(down)
+        codes, offset = rows.scales, plan.kind.offset
+        exponents_a, exponents_b = scale_exponents(a, self.lsb), scale_exponents(b, 0)
+        low, high = np.empty((2, codes.size // HEIGHT), np.int32)
+        row_ranges(shape.tiles, self.stored, rows.masks, exponents_a.take(codes), low, high)
+        room = 53 - (plan.bits - 1) - (self.stored - 1).bit_length()
+        kinds = self._kinds(plan.state, INT64)
+        wide = np.zeros(shape.tiles * shape.panels, np.bool_)
+        spread(
+            exact_tasks, shape.tasks, self.tag,
+            rows._replace(scales=scale_values(a, self.lsb, np.float64).take(codes)), low, high,
+            self._panels(packed, scale_values(b, 0, np.float64)), exponents_b, shape, offset, kinds, room,
+            wide, self.factor, target, edge,
+        )  # fmt: skip
+        if not wide.any():
+            return True
+        # Tensor scales are integers times powers of two, and come into the register before it is rounded.
+        (factor_a, shift_a), (factor_b, shift_b) = (
+            as_integer(side.tensor_scale) for side in (self.a, self.b)
+        )
+        lowest = int(exponents_a.min() + exponents_b.min())
+        limbs = (plan.bits + int(exponents_a.max() + exponents_b.max()) - lowest + 48 + 64) // LIMB + 3
+        places = np.flatnonzero(wide)
+        spread(
+            limb_tasks, places.size, self.tag, rows._replace(scales=exponents_a.take(codes)),
+            self._panels(packed, exponents_b), shape, offset, self._weights(codes, down, across), kinds,
+            lowest, limbs, shift_a + shift_b, factor_a, factor_b, self.out.dtype == DOUBLE, places, target,
+            edge,
+        )  # fmt: skip
+        return True
+
+    def _weights(self, codes: Codes, down: slice, across: slice) -> Weights:
+        a, b, how = self.a.format, self.b.format, self.plan.how
+        raises = isinstance(how, Register) and OVERFLOWS[how.overflow] == "raise"
+        return Weights(
+            (self.exact or isinstance(how, (Register, Aligned)))
+            and bool(a.scale.mantissa_bits or b.scale.mantissa_bits),
+            isinstance(how, Aligned),
+            raises and bool(self.marked_a.any() or self.marked_b.any()),
+            scale_significands(a).take(codes),
+            scale_significands(b),
+            self.marked_a[down],
+            self.marked_b[across],
+        )
+
+    def _kinds(self, state: Any, found: Any) -> Kinds:
+        wide = self.plan.kind.name == "wide"
+        words = np.uint64 if wide else np.uint32
+        sums = np.float64 if wide else np.int32
+        return Kinds(np.zeros(0, words), np.zeros(0, sums), np.zeros(0, found), np.zeros(0, state))
+
+    def _steps(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
+        from .steps import step_tasks
+
+        plan, a, b, how = self.plan, self.a.format, self.b.format, self.plan.how
+        rows = self._rows(down)
+        codes = rows.scales
+        weights = self._weights(codes, down, across)
+        if isinstance(how, Register):
+            assert isinstance(self.accumulator, FixedPoint)
+            table_a: NDArray[Any] = scale_exponents(a, self.lsb - self.accumulator.lsb_exponent)
+            table_b: NDArray[Any] = scale_exponents(b, 0)
+        elif isinstance(how, Aligned):
+            table_a, table_b = (scale_exponents(fmt, fmt.scale.mantissa_bits) for fmt in (a, b))
+        else:
+            table_a, table_b = scale_values(a, self.lsb, np.float64), scale_values(b, 0, np.float64)
+        rows = rows._replace(scales=table_a.take(codes))
+        if weights.used:
+            rows = rows._replace(masks=np.where(weights.rows > 0, rows.masks, np.uint32(0)))
+        raised = np.zeros(1, np.bool_)
+        kinds = self._kinds(
+            DOUBLE if isinstance(how, Rounded) else plan.state,
+            INT64 if isinstance(how, Register) else DOUBLE,
+        )
+        per_step = how.per_step if isinstance(how, Aligned) else 1
+        factor = Factor(1.0, False) if isinstance(how, Register) else self.factor
+        shape = self._shape(down, across)
+        spread(
+            step_tasks, shape.tasks, self.tag, how, per_step, rows, self._panels(packed, table_b), shape,
+            plan.kind.offset, weights, kinds, raised, factor, target, edge,
+        )  # fmt: skip
+        return not (raised[0] and OVERFLOWS[how.overflow] == "raise")
+
+    def _finished(self, found: NDArray[Any]) -> NDArray[Any]:
+        """Results of the kernels -> the accumulator's: its register's value, or rounded to its dtype."""
+        dtype = self.out.dtype
+        if not isinstance(self.accumulator, FixedPoint):
+            if self.factor.value == 1 and not self.exact:  # rounded by the kernel
+                return found.astype(dtype)
+            return round_float64(found.astype(np.float64), dtype)
+        exponent = self.accumulator.lsb_exponent
+        significand, shift = as_integer(self.factor.value)
+        if significand == 1 and self.accumulator.width <= 54 and abs(exponent + shift) < 900:
+            return round_float64(np.ldexp(found.astype(np.float64), exponent + shift), dtype)
+        integers = found if significand == 1 else found.astype(object) * significand
+        return round_integers(integers, exponent + shift, dtype)

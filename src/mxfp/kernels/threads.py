@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels on several threads: a range of tasks cut into pieces, which threads take until none is left.
+
+The threads are Python's; compiled kernels run without the GIL. No layer of numba's is entered, so that
+forked children and callers from several threads need no care. There are as many threads as numba is
+set to use: NUMBA_NUM_THREADS, numba.set_num_threads.
+
+A helper that has nothing to do watches for the next call for about a millisecond before it goes to sleep:
+waking a thread takes as long as many products.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numba
+import numpy as np
+from numba.np.ufunc import parallel as layers
+
+from . import isa, tiles
+from ._jit import kernel
+
+_config: Any = numba.config
+
+PIECES: Final = 4
+"""Pieces for each thread: few enough to cost nothing, enough that a slow core holds up none."""
+WATCH: Final = 30_000
+"""Looks at the next call before a helper sleeps, each some tens of nanoseconds after the last."""
+
+
+@kernel
+def watch(tag: Any, flag: Any, seen: int, looks: int) -> None:
+    """Return when flag[0] is no longer `seen`, or after so many looks."""
+    tiles.watch(tag, flag, seen, looks)
+
+
+class _Job:
+    """One call of `spread`: pieces to take, and who is at work on them."""
+
+    def __init__(self, todo: Iterator[int], work: Callable[[int], None]) -> None:
+        self.todo, self.work = todo, work
+        self.lock = threading.Lock()
+        self.open, self.helpers = True, 0
+        self.idle = threading.Event()
+        self.errors: list[BaseException] = []
+
+    def take(self) -> None:
+        """Work until no piece is left."""
+        for piece in self.todo:
+            self.work(piece)
+
+    def help(self, pool: _Pool) -> None:
+        """The same in another thread, unless the call is over already."""
+        with self.lock:
+            if not self.open:
+                return
+            self.helpers += 1
+        try:
+            self.take()
+        except BaseException as error:
+            self.errors.append(error)
+        with self.lock:
+            self.helpers -= 1
+            if not (self.helpers or self.open):
+                self.idle.set()
+                pool.left[0] += 1
+
+    def close(self, pool: _Pool) -> None:
+        """Let nobody join any more, and wait for those that have."""
+        for _ in self.todo:  # after an interrupt: leave nothing to do
+            pass
+        with self.lock:
+            self.open = False
+            before, busy = int(pool.left[0]), self.helpers > 0
+        if busy:
+            watch(isa.widest(), pool.left, before, WATCH)
+            self.idle.wait()
+
+
+class _Pool:
+    """The helpers, started by the first call that needs them; a forked child starts its own."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: the threads of a parent are not there in its child."""
+        self.lock = threading.Lock()
+        self.call = threading.Condition()
+        self.called, self.left = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        self.job: _Job | None = None
+        self.size = 0
+
+    def start(self, count: int) -> None:
+        """Have at least `count` helpers; fewer where no thread can be had, as at the end of the process."""
+        try:
+            while self.size < count:
+                threading.Thread(target=self.serve, name=f"mxfp-{self.size}", daemon=True).start()
+                self.size += 1
+        except RuntimeError:
+            pass
+
+    def serve(self) -> None:
+        """A helper: wait for a call, watching and then asleep, and help with it."""
+        seen = 0
+        while True:
+            watch(isa.widest(), self.called, seen, WATCH)
+            with self.call:
+                while self.called[0] == seen:
+                    self.call.wait()
+                seen, job = int(self.called[0]), self.job
+            if job is not None:
+                job.help(self)
+            del job
+
+    def run(self, job: _Job, helpers: int) -> None:
+        """Do a job with the help of others."""
+        self.start(helpers)
+        with self.call:
+            self.job = job
+            self.called[0] += 1
+            self.call.notify_all()
+        try:
+            job.take()
+        finally:
+            self.job = None
+            job.close(self)
+        for error in job.errors:
+            raise error
+
+
+_pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.forget)
+
+
+def thread_count() -> int:
+    """Threads that numba is set to use in this thread, asked without starting its own; 1 with no compiler."""
+    if _config.DISABLE_JIT:
+        return 1
+    if not getattr(layers, "_is_initialized", True):
+        return int(_config.NUMBA_NUM_THREADS)
+    return int(numba.get_num_threads())
+
+
+def spread(run: Callable[..., Any], count: int, *arguments: Any, grain: int = 1) -> None:
+    """run(first, last, *arguments) until all of range(count) is done. Results must not depend on the cuts.
+
+    grain: how many are worth a thread. A call from a second thread, while the helpers are busy, is alone.
+    """
+    threads = min(thread_count(), count // max(grain, 1))
+    if threads <= 1 or not _pool.lock.acquire(blocking=False):
+        if count > 0:
+            run(0, count, *arguments)
+        return
+    lock = _pool.lock
+    try:
+        pieces = min(PIECES * threads, count)
+
+        def work(piece: int) -> None:
+            run(piece * count // pieces, (piece + 1) * count // pieces, *arguments)
+
+        _pool.run(_Job(iter(range(pieces)), work), threads - 1)
+    finally:
+        lock.release()

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of GEMM and GEMV in MXFP4, float16 and float32: one process, same threads, interleaved, medians.
+"""Measuring speed: one process, same threads, interleaved rounds, medians; and what machine it was.
 
-The bits of the compiled product are asserted against the reference before anything is timed.
+`interleaved`, `spread`, `ratios`, `threads` and `machine` are what the benchmarks measure with too. The
+bits of a compiled product are asserted against the reference before anything is timed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,8 +26,99 @@ from ..matmul import matmul
 ROUNDS: Final = 7
 ROUND_SECONDS: Final = 0.05
 """A contestant is called again within a round until this much time has passed."""
+SETTLE: Final = 0.03
+"""Seconds of rest before a turn on several threads: idle threads of OpenBLAS spin for 2**26 cycles."""
 FLOAT16_WORK: Final = 1 << 25
 """Multiply-adds of float16 that numpy is asked for: it has no BLAS for float16 and takes 1 to 10 ns each."""
+
+Run = Callable[[], Any]
+"""One contestant: called again and again, its result dropped."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of some figures, and the quartiles around it."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Figures -> their median and quartiles.
+
+    >>> spread([3.0, 1.0, 2.0, 5.0, 4.0])
+    Spread(median=3.0, low=2.0, high=4.0)
+    """
+    low, median, high = (float(x) for x in np.percentile(values, [25, 50, 75]))
+    return Spread(median, low, high)
+
+
+def ratios(of: Sequence[float], to: Sequence[float]) -> Spread:
+    """Figures of the same rounds -> the spread of their quotients, taken round by round.
+
+    >>> ratios([2.0, 4.0, 9.0], [1.0, 2.0, 3.0]).median
+    2.0
+    """
+    return spread([x / y for x, y in zip(of, to, strict=True)])
+
+
+def interleaved(
+    runs: Sequence[Run],
+    *,
+    rounds: int = ROUNDS,
+    seconds: float | None = None,
+    tick: Callable[[int], None] = lambda amount: None,
+) -> list[list[float]]:
+    """Seconds of a call of each run, by rounds.
+
+    Every run once a round, so that what disturbs the machine disturbs all; each round begins one run
+    later. A run is called again within its turn until `seconds` (None: ROUND_SECONDS) have passed. On more
+    than one thread a turn begins with a rest, so that no other library's threads still hold a core.
+    """
+    import numba
+
+    enough = ROUND_SECONDS if seconds is None else seconds
+    rest = SETTLE if enough and numba.get_num_threads() > 1 else 0.0
+    taken: list[list[float]] = [[] for _ in runs]
+    for first in range(rounds):
+        for turn in range(len(runs)):
+            which = (first + turn) % len(runs)
+            time.sleep(rest)
+            taken[which].append(seconds_of(runs[which], enough))
+        tick(1)
+    return taken
+
+
+def seconds_of(run: Run, enough: float) -> float:
+    """Mean seconds of a call, over the calls that fill `enough` seconds; one at least."""
+    calls, start = 0, time.perf_counter()
+    while True:
+        run()
+        calls += 1
+        elapsed = time.perf_counter() - start
+        if elapsed >= enough:
+            return elapsed / calls
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """The same number of threads for numba, BLAS and torch (if it is loaded), inside the `with`."""
+    import numba
+    import threadpoolctl
+
+    torch: Any = sys.modules.get("torch")
+    before = numba.get_num_threads(), torch.get_num_threads() if torch else 0
+    with threadpoolctl.threadpool_limits(count, "blas"):
+        numba.set_num_threads(count)
+        if torch:
+            torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            numba.set_num_threads(before[0])
+            if torch:
+                torch.set_num_threads(before[1])
 
 
 @dataclass(frozen=True)
@@ -93,7 +186,6 @@ def speeds(
     threads as numba has.
     """
     import numba
-    import threadpoolctl
 
     if matmul(qa, qw).tobytes() != expected.tobytes():
         raise AssertionError(
@@ -107,7 +199,7 @@ def speeds(
     name = qa.format.name
     k, n = w32.shape
     # A layer's weight is stored (N, K); its transpose is a view, as a user would pass it.
-    contests: list[list[tuple[str, int, Callable[[], Any]]]] = [
+    contests: list[list[tuple[str, int, Run]]] = [
         [
             (name, len(a32), lambda: matmul(qa, qw)),
             ("float16 (numpy)", rows16, lambda: a16[:rows16] @ w16),
@@ -120,27 +212,12 @@ def speeds(
         ],
     ]
     found = []
-    with threadpoolctl.threadpool_limits(numba.get_num_threads(), "blas"), np.errstate(all="ignore"):
+    with threads(numba.get_num_threads()), np.errstate(all="ignore"):
         for contest in contests:
-            taken: list[list[float]] = [[] for _ in contest]
-            for _, _, run in contest:
+            runs = [run for _, _, run in contest]
+            for run in runs:
                 run()
-            for _ in range(ROUNDS):
-                for times, (_, _, run) in zip(taken, contest, strict=True):
-                    times.append(_seconds(run))
-                tick(1)
-            for times, (label, rows, _) in zip(taken, contest, strict=True):
-                seconds = statistics.median(times)
+            for times, (label, rows, _) in zip(interleaved(runs, tick=tick), contest, strict=True):
+                seconds = spread(times).median
                 found.append(Speed(label, (rows, k, n), seconds, 2e-9 * rows * k * n / seconds))
     return found
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    """Mean seconds of a call, over calls that fill ROUND_SECONDS."""
-    calls, start = 0, time.perf_counter()
-    while True:
-        run()
-        calls += 1
-        elapsed = time.perf_counter() - start
-        if elapsed >= ROUND_SECONDS:
-            return elapsed / calls

@@ -466,7 +466,7 @@ def pack(group: int, split: bool) -> Any:
 
 
 def _watch(r: Registers) -> Iterator[str]:
-    """Look at a flag until it is not what it was, or `count` times."""
+    """Look at a flag until it is not what it was, or `count` times; then pause `stride` times more."""
     yield "1:"
     yield f"cmpq {r['step']}, ({r['flag']})"
     yield "jne 2f"
@@ -474,8 +474,11 @@ def _watch(r: Registers) -> Iterator[str]:
     yield f"decq {r['count']}"
     yield "jnz 1b"
     yield "2:"
+    yield "pause"
+    yield f"decq {r['stride']}"
+    yield "jnz 2b"
 
 
-watch: Final = _routine("flag step count", _watch, "ymm16")
+watch: Final = _routine("flag step count stride", _watch, "ymm16")
 unpack_512: Final = _routine("source target constants count", _unpack("zmm", 64), "zmm32")
 unpack_256: Final = _routine("source target constants count", _unpack("ymm", 32), "ymm16")

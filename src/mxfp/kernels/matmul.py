@@ -37,6 +37,7 @@ from .operands import (
     pack_panels,
     rows_of,
     scale_exponents,
+    scale_powers,
     scale_significands,
     scale_values,
 )
@@ -309,7 +310,7 @@ class _Work:
             table_a: NDArray[Any] = scale_exponents(a, self.lsb - self.accumulator.lsb_exponent)
             table_b: NDArray[Any] = scale_exponents(b, 0)
         elif isinstance(how, Aligned):
-            table_a, table_b = (scale_exponents(fmt, fmt.scale.mantissa_bits) for fmt in (a, b))
+            table_a, table_b = (scale_powers(fmt, fmt.scale.mantissa_bits) for fmt in (a, b))
         else:
             table_a, table_b = scale_values(a, self.lsb, np.float64), scale_values(b, 0, np.float64)
         rows = rows._replace(scales=table_a.take(codes))

@@ -22,6 +22,8 @@ from .plans import Kind
 from .threads import spread
 from .tiles import to_odd
 
+STRETCH: Final = 128
+"""Words of each of a panel's columns that are packed at a time."""
 FAR: Final = 1 << 20
 """An exponent beyond all others: that of nothing but zeros, up or down."""
 
@@ -147,6 +149,12 @@ def scale_exponents(fmt: BlockFormat, shift: int) -> NDArray[np.int32]:
     found = np.zeros(256, np.int32)
     found[: fmt.scale.code_count] = np.where(fmt.scale.finite, fmt.scale.exponents + shift, 0)
     return found
+
+
+@cache
+def scale_powers(fmt: BlockFormat, shift: int) -> NDArray[Any]:
+    """2**(exponent + shift) by code, significands left out."""
+    return np.ldexp(1.0, scale_exponents(fmt, shift))
 
 
 @cache
@@ -434,11 +442,12 @@ def _pack_words(begin: int, end: int, words: Any, shift: int, target: Any) -> No
     columns, length = words.shape
     for panel in range(begin, end):
         first = panel * WIDTH
-        for column in range(WIDTH):
-            for w in range(length):
-                at = (panel * length + w) * WIDTH + column
-                if first + column < columns:
-                    word = words[first + column, w]
-                    target[at] = np.uint32(word | word >> np.uint64(32 - shift) if shift else word)
-                else:
-                    target[at] = 0
+        for left in range(0, length, STRETCH):  # what is written lies in the first cache level
+            for column in range(WIDTH):
+                for w in range(left, min(left + STRETCH, length)):
+                    at = (panel * length + w) * WIDTH + column
+                    if first + column < columns:
+                        word = words[first + column, w]
+                        target[at] = np.uint32(word | word >> np.uint64(32 - shift) if shift else word)
+                    else:
+                        target[at] = 0

@@ -46,7 +46,7 @@ class Register(NamedTuple):
 
 
 class Aligned(NamedTuple):
-    """Fused: float32 state; scales are exponents. unit: the exponent of one in sums whose scales are 1."""
+    """Fused: float32 state; scales are powers of two. unit: exponent of one in sums whose scales are 1."""
 
     fraction_bits: int
     zero_exponent: int

@@ -129,31 +129,31 @@ def add_register(
 
 
 @kernel
+def reciprocal(x: float) -> float:
+    """1 / x of a power of two."""
+    return np.int64((np.int64(2046) << 52) - np.float64(x).view(np.int64)).view(np.float64)
+
+
+@kernel
 def add_aligned(
-    how: Any,
-    count: int,
-    found: Any,
-    scales_a: Any,
-    masks_a: Any,
-    row_at: int,
-    scales_b: Any,
-    masks_b: Any,
-    at: int,
-    state: Any,
-    place: int,
-) -> None:
-    """`count` groups and the running result: align to the largest exponent, truncate, add, truncate."""
+    how: Any, count: int, found: Any, scales_a: Any, masks_a: Any, row_at: int, scales_b: Any, masks_b: Any,
+    at: int, state: Any, place: int,
+) -> None:  # fmt: skip
+    """`count` groups and the running result: align to the largest exponent, truncate, add, truncate.
+
+    Exponents are powers of two in float64: the larger exponent is the larger number, and to shift is to
+    multiply, exactly.
+    """
     assert row_at >= 0 and at >= 0 and place >= 0  # or indices could wrap, and LLVM would not vectorise
-    largest: Any = np.empty(WIDTH, np.int32)
+    largest = np.empty(WIDTH, np.float64)
     total = np.empty(WIDTH, np.float64)
+    nothing = power(how.zero_exponent)
+    unit, fraction = power(how.unit), power(how.fraction_bits)
     for row in range(HEIGHT):
         here = place + row * WIDTH
         for column in range(WIDTH):
-            before = np.float32(state[here + column])
-            own = max(((before.view(np.int32) >> 23) & 255) - 127, -126)
-            largest[column] = how.zero_exponent if before == 0 else own
-            if count < how.per_step:
-                largest[column] = max(largest[column], np.int32(how.zero_exponent))
+            own = own_power(np.float64(state[here + column]), nothing)
+            largest[column] = own if count == how.per_step else max(own, nothing)
         for s in range(count):
             scale, mask, n = (
                 scales_a[row_at + s * HEIGHT + row],
@@ -162,24 +162,81 @@ def add_aligned(
             )
             for column in range(WIDTH):
                 alive = mask & masks_b[n + column] != 0
-                exponent = scale + scales_b[n + column] if alive else how.zero_exponent
-                largest[column] = max(largest[column], exponent)
+                largest[column] = max(largest[column], scale * scales_b[n + column] if alive else nothing)
         for column in range(WIDTH):
-            inverse = power(how.fraction_bits - largest[column])
-            total[column] = np.trunc(np.float64(state[here + column]) * inverse)
+            total[column] = np.trunc(state[here + column] * (reciprocal(largest[column]) * fraction))
         for s in range(count):
-            scale, n = scales_a[row_at + s * HEIGHT + row] + how.unit + how.fraction_bits, at + s * WIDTH
+            scale, n = scales_a[row_at + s * HEIGHT + row] * unit, at + s * WIDTH
             for column in range(WIDTH):
-                shift = max(scale + scales_b[n + column] - largest[column], -1000)
-                total[column] += np.trunc(found[s * TILE + row * WIDTH + column] * power(shift))
+                term = found[s * TILE + row * WIDTH + column] * (scale * scales_b[n + column])
+                total[column] += np.trunc(term * (reciprocal(largest[column]) * fraction))
         for column in range(WIDTH):
-            before = state[here + column]
-            exact = total[column] * power(largest[column] - how.fraction_bits)
-            cut = np.int64(np.float64(exact).view(np.int64) & ~np.int64((1 << 29) - 1)).view(np.float64)
-            tiny = np.trunc(exact * power(149)) * power(-149)
-            kept = (tiny if abs(exact) < power(-126) else cut) + 0.0
-            kept = math.copysign(math.inf, kept) if abs(kept) >= power(128) else kept
-            state[here + column] = np.float32(kept) if abs(before) < math.inf else before
+            exact = total[column] * (largest[column] * reciprocal(fraction))
+            state[here + column] = truncated(exact, state[here + column])
+
+
+@kernel
+def truncated(exact: float, before: float) -> Any:
+    """float64 -> float32 toward zero, never -0; an infinite `before` stays."""
+    cut = np.int64(np.float64(exact).view(np.int64) & ~np.int64((1 << 29) - 1)).view(np.float64)
+    tiny = np.trunc(exact * power(149)) * power(-149)
+    kept = (tiny if abs(exact) < power(-126) else cut) + 0.0
+    kept = math.copysign(math.inf, kept) if abs(kept) >= power(128) else kept
+    return np.float32(kept) if abs(before) < math.inf else np.float32(before)
+
+
+@kernel
+def own_power(before: float, nothing: float) -> float:
+    """The power of two that a running result aligns by."""
+    own = np.int64(np.float64(before).view(np.int64) & np.int64(0x7FF << 52)).view(np.float64)
+    return nothing if before == 0.0 else min(max(own, power(-126)), power(127))
+
+
+@kernel
+def add_four(
+    how: Any, found: Any, scales_a: Any, masks_a: Any, row_at: int, scales_b: Any, masks_b: Any, at: int,
+    state: Any, place: int,
+) -> None:  # fmt: skip
+    """`add_aligned` of four groups, a Blackwell step, in one loop."""
+    # Unsigned indices cannot count from the end, which is what LLVM has to know to make vectors of this.
+    width, tile = np.uint64(WIDTH), np.uint64(TILE)
+    nothing, unit, fraction = power(how.zero_exponent), power(how.unit), power(how.fraction_bits)
+    lost = 1.0 / fraction
+    for row in range(HEIGHT):
+        r0 = row_at + row
+        r1, r2, r3 = r0 + HEIGHT, r0 + 2 * HEIGHT, r0 + 3 * HEIGHT
+        a0, a1, a2, a3 = scales_a[r0], scales_a[r1], scales_a[r2], scales_a[r3]
+        m0, m1, m2, m3 = masks_a[r0], masks_a[r1], masks_a[r2], masks_a[r3]
+        first, here = np.uint64(row * WIDTH), np.uint64(place + row * WIDTH)
+        for column in range(width):
+            c0 = np.uint64(at) + column
+            c1 = c0 + width
+            c2 = c1 + width
+            c3 = c2 + width
+            n0 = first + column
+            n1 = n0 + tile
+            n2 = n1 + tile
+            n3 = n2 + tile
+            p0, p1 = a0 * scales_b[c0], a1 * scales_b[c1]
+            p2, p3 = a2 * scales_b[c2], a3 * scales_b[c3]
+            before = np.float64(state[here + column])
+            largest = max(
+                own_power(before, nothing),
+                p0 if m0 & masks_b[c0] != 0 else nothing,
+                p1 if m1 & masks_b[c1] != 0 else nothing,
+                p2 if m2 & masks_b[c2] != 0 else nothing,
+                p3 if m3 & masks_b[c3] != 0 else nothing,
+            )
+            inverse = reciprocal(largest) * fraction
+            scaled = inverse * unit
+            total = (
+                np.trunc(before * inverse)
+                + np.trunc(found[n0] * (p0 * scaled))
+                + np.trunc(found[n1] * (p1 * scaled))
+                + np.trunc(found[n2] * (p2 * scaled))
+                + np.trunc(found[n3] * (p3 * scaled))
+            )
+            state[here + column] = truncated(total * (largest * lost), before)
 
 
 def add_step(
@@ -231,7 +288,10 @@ def _add_step(
     if kind is Aligned:
 
         def aligned(how, count, found, scales_a, masks_a, row_at, scales_b, masks_b, at, state, place):
-            add_aligned(how, count, found, scales_a, masks_a, row_at, scales_b, masks_b, at, state, place)
+            if count == 4 and how.per_step == 4:
+                add_four(how, found, scales_a, masks_a, row_at, scales_b, masks_b, at, state, place)
+            else:
+                add_aligned(how, count, found, scales_a, masks_a, row_at, scales_b, masks_b, at, state, place)
             return False
 
         return aligned

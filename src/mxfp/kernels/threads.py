@@ -30,11 +30,15 @@ PIECES: Final = 4
 WATCH: Final = 30_000
 """Looks at the next call before a helper sleeps, each some tens of nanoseconds after the last."""
 
+REST: Final = 100
+"""Pauses between a look that saw something and going on: by then whoever wrote it has let go of the GIL,
+which is quicker than to be woken up for it."""
+
 
 @kernel
-def watch(tag: Any, flag: Any, seen: int, looks: int) -> None:
-    """Return when flag[0] is no longer `seen`, or after so many looks."""
-    tiles.watch(tag, flag, seen, looks)
+def watch(tag: Any, flag: Any, seen: int, looks: int, rest: int) -> None:
+    """Return a little after flag[0] is no longer `seen`, or after so many looks."""
+    tiles.watch(tag, flag, seen, looks, rest)
 
 
 class _Job:
@@ -76,7 +80,7 @@ class _Job:
             self.open = False
             before, busy = int(pool.left[0]), self.helpers > 0
         if busy:
-            watch(isa.widest(), pool.left, before, WATCH)
+            watch(isa.widest(), pool.left, before, WATCH, REST)
             self.idle.wait()
 
 
@@ -107,7 +111,7 @@ class _Pool:
         """A helper: wait for a call, watching and then asleep, and help with it."""
         seen = 0
         while True:
-            watch(isa.widest(), self.called, seen, WATCH)
+            watch(isa.widest(), self.called, seen, WATCH, REST)
             with self.call:
                 while self.called[0] == seen:
                     self.call.wait()

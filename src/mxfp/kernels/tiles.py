@@ -162,7 +162,7 @@ def pack_row(
     pack_codes(source, source_at, table, offset, split, group, count, height, at, integers, seeds, masks)
 
 
-def watch(isa: Any, flag: Any, seen: int, looks: int) -> None:
+def watch(isa: Any, flag: Any, seen: int, looks: int, rest: int) -> None:
     """Nothing: plain loops would not see what other threads write."""
 
 
@@ -303,12 +303,12 @@ def _unpack(isa: Any, source: Any, source_at: int, target: Any, constants: Any, 
 
 
 @overload(watch, strict=False)
-def _watch(isa: Any, flag: Any, seen: int, looks: int) -> Any:
+def _watch(isa: Any, flag: Any, seen: int, looks: int, rest: int) -> Any:
     if _name(isa) is None:
         return watch
 
-    def fast(isa, flag, seen, looks):
-        assembly.watch(flag, 0, seen, looks)
+    def fast(isa, flag, seen, looks, rest):
+        assembly.watch(flag, 0, seen, looks, rest)
 
     return fast
 

@@ -1020,3 +1020,33 @@ def test_an_instruction_set_is_given_back_even_after_an_error(monkeypatch):
             assert isa.chosen() == "avx2"
         assert isa.chosen() == "portable"
     assert isa.chosen() == before
+
+
+# --- scales as exponent fields
+
+
+@pytest.mark.parametrize("total", [-130, -128, -127, -126, -125, 125, 126, 127, 128, 129, 131])
+def test_scales_whose_product_is_at_an_end_of_float32(total):
+    """Exponents of both scales and the LSBs add up to one beside, at and beyond the normals' ends."""
+    rng = np.random.default_rng(total % 100)
+    for lead in (-60, 0, 50):
+        first = rng.integers(0, 16, (7, 96)).astype(np.uint8)
+        second = rng.integers(0, 16, (96, 35)).astype(np.uint8)
+        first[2, :32], second[32:64, 5] = 0, 8
+        scales_a = np.full((7, 3), 127 + lead, np.uint8)
+        scales_b = np.full((3, 35), np.clip(127 + total + 2 - lead, 1, 254), np.uint8)
+        scales_a[2, 0], scales_b[1, 5] = 0, 0
+        a, b = blocks(first, scales_a), blocks(second, scales_b, axis=0)
+        for right in (b, mxfp.prepare(b)):
+            same_bits(mxfp.matmul(a, right), mxfp.matmul(a, b, engine="reference"))
+
+
+def test_a_live_block_with_scale_code_0_among_blocks_of_zeros():
+    codes = np.zeros((64, 40), np.uint8)
+    codes[:, 7] = 7
+    scales = np.zeros((2, 40), np.uint8)
+    b = blocks(codes, scales, axis=0)
+    for scale in (127, 150, 230, 254):
+        a = blocks(np.full((3, 64), 7), np.full((3, 2), scale))
+        for right in (b, mxfp.prepare(b)):
+            same_bits(mxfp.matmul(a, right), mxfp.matmul(a, b, engine="reference"))

@@ -385,3 +385,15 @@ def test_it_is_the_right_side_only(engine):
     w = prepare(mxfp.quantize(np.ones((64, 64)), axis=0))
     with pytest.raises(TypeError, match=r"a must be a BlockArray.*got PreparedMatrix"):
         mxfp.matmul(w, w, engine=engine)
+
+
+def test_live_scales_leave_out_nan_and_blocks_of_zeros():
+    codes = np.full((70, 3), 2, np.uint8)
+    codes[:32, 1], codes[:32, 2] = 0, 8
+    scales = np.array([[130, 0, 0], [120, 255, 140], [125, 125, 125]], np.uint8)
+    q = mxfp.BlockArray(codes, scales, mxfp.MXFP4, 0)
+    assert mxfp.prepare(q).live_scales == (120, 140)
+    codes[5, 2] = 9
+    assert mxfp.prepare(mxfp.BlockArray(codes, scales, mxfp.MXFP4, 0)).live_scales == (0, 140)
+    nothing = mxfp.BlockArray(np.zeros((0, 3), np.uint8), np.zeros((0, 3), np.uint8), mxfp.MXFP4, 0)
+    assert mxfp.prepare(nothing).live_scales == (255, 0)

@@ -13,6 +13,7 @@ import mxfp
 import oracle
 from mxfp import accumulate, blocks, dot, floats, packing, registers, scale
 from mxfp.formats import ElementFormat
+from mxfp.kernels import isa
 from support import (
     DTYPES,
     bits,
@@ -381,6 +382,11 @@ def the_tile_check():
     agree(*two_sides(mxfp.MXFP4, 7, 40, 3, scales=(120, 135)), mxfp.Sequential("float32"))
 
 
+def the_portable_check():
+    with isa.using("portable"):
+        the_tile_check()
+
+
 def the_wide_check():
     agree(*two_sides(mxfp.MXFP8_E4M3, 2, 40, 3, scales=(120, 135)), mxfp.Sequential("float32"))
 
@@ -425,6 +431,10 @@ def the_alignment_check():
     codes[:, :32], scales[:, 0] = 0, 250
     a = mxfp.BlockArray(codes, scales, mxfp.MXFP4)
     agree(a, b, mxfp.BLACKWELL_MXFP4, mxfp.Fused(10, 8, 32, 5))
+    a, b = two_sides(mxfp.MXFP4, 2, 100, 3, scales=(70, 80))
+    codes = a.codes.copy()
+    codes[:, :16] = 0
+    agree(mxfp.BlockArray(codes, a.scales, mxfp.MXFP4), b, mxfp.BLACKWELL_MXFP4)
     agree(*two_sides(mxfp.MXFP4, 2, 100, 3, scales=(124, 131)), mxfp.Fused(10, 8, 32, -139))
 
 
@@ -535,7 +545,7 @@ KERNEL_MUTANTS = {
     "a scale of float32 twice as large": (
         "matmul.scale_values",
         lambda make: changed(make, 127),
-        the_tile_check,
+        the_portable_check,
     ),
     "a scale of float64 twice as large": (
         "matmul.scale_values",
@@ -668,14 +678,20 @@ def is_caught(monkeypatch, place, mutate, check):
     return False
 
 
+if "avx512vnni" in isa.available():
+    KERNEL_MUTANTS["an exponent field one too high"] = (
+        "matmul.scale_fields",
+        lambda make: changed(make, 127, 1 << 23),
+        the_tile_check,
+    )
+
+
 @pytest.mark.parametrize("name", KERNEL_MUTANTS)
 def test_a_mutant_of_a_kernel_is_caught(monkeypatch, name):
     assert is_caught(monkeypatch, *KERNEL_MUTANTS[name]), f"nothing noticed: {name}"
 
 
 def test_mutants_of_what_the_assembly_reads_are_caught_where_there_is_assembly(monkeypatch):
-    from mxfp.kernels import isa
-
     for name in isa.available():
         for what, mutant in ASSEMBLY_MUTANTS.items():
             with isa.using(name):

@@ -121,6 +121,11 @@ class PreparedMatrix:
         """Bytes of codes and scales, padding included, and four for a tensor scale."""
         return self.codes.nbytes + self.scales.nbytes + 4 * self.format.tensor_scale
 
+    @cached_property
+    def live_scales(self) -> tuple[int, int]:
+        """The smallest and the largest scale code but NaN, blocks of zeros left out; (255, 0) for none."""
+        return live_range(self.codes, self.scales, self.format, self.shape)
+
     def to_blocks(self) -> BlockArray:
         """The BlockArray that it was made from, bit for bit."""
         k, n = self.shape
@@ -220,6 +225,23 @@ def marked_rows(codes: Codes, scales: Codes, fmt: BlockFormat) -> NDArray[np.boo
             part = slice(top, top + step)
             marked[part] |= ~fmt.element.finite[codes[part]].all(axis=1)
     return marked
+
+
+def live_range(codes: Codes, scales: Codes, fmt: BlockFormat, shape: tuple[int, int]) -> tuple[int, int]:
+    """Panels -> the smallest and the largest scale code but NaN, blocks of zeros with code 0 left out."""
+    finite = scales < fmt.scale.nan_code
+    lowest = int(scales.min(where=scales > 0, initial=255))
+    highest = int(scales.max(where=finite, initial=0))
+    panels = blocks_along(shape[1], WIDTH)
+    if (scales == 0).any():
+        by_panel = scales.reshape(panels, -1, WIDTH)
+        by_code = codes.reshape(panels, by_panel.shape[1], -1, WIDTH, 4)
+        zero = 0x77 if fmt.element.bits == 4 else 0xFF  # -0 of 4-bit codes is 8
+        for panel in np.flatnonzero((by_panel == 0).any(axis=(1, 2))):
+            live = (by_code[panel] & zero).any(axis=(1, 3))
+            if (live & (by_panel[panel] == 0)).any():
+                return 0, highest
+    return lowest, highest
 
 
 def _slabs(codes: Codes, scales: Codes, fmt: BlockFormat, k: int, n: int) -> Any:

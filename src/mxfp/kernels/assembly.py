@@ -18,7 +18,7 @@ multiply-add).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from inspect import Parameter, Signature
 from typing import Any, Final
 
@@ -121,7 +121,9 @@ def _sums_512(r: Registers, steps: int, multiply: str) -> Iterator[str]:
             yield f"{multiply} %zmm{spread}, %zmm25, %zmm{2 * row + 1}"
 
 
-def _float32_512(steps: int, multiply: str) -> Callable[[Registers], Iterator[str]]:
+def _float32_512(steps: int, multiply: str, shifted: bool = False) -> Callable[[Registers], Iterator[str]]:
+    """Scales as float32; or, shifted, as what to add to an exponent field and that field, in int32."""
+
     def text(r: Registers) -> Iterator[str]:
         for n in range(2 * HEIGHT):
             yield f"vmovups {64 * n}({r['state']}), %zmm{12 + n}"
@@ -130,10 +132,14 @@ def _float32_512(steps: int, multiply: str) -> Callable[[Registers], Iterator[st
         yield f"vmovups ({r['scales_b']}), %zmm24"
         yield f"vmovups 64({r['scales_b']}), %zmm25"
         for n in range(2 * HEIGHT):
-            # The sum times a's scale is exact; both scales alone may leave float32's range.
+            a, b = f"{4 * (n // 2)}({r['scales_a']}){{1to16}}", f"%zmm{24 + n % 2}"
             yield f"vcvtdq2ps %zmm{n}, %zmm{n}"
-            yield f"vmulps {4 * (n // 2)}({r['scales_a']}){{1to16}}, %zmm{n}, %zmm{n}"
-            yield f"vfmadd231ps %zmm{24 + n % 2}, %zmm{n}, %zmm{12 + n}"
+            if shifted:  # additions of integers have ports of their own
+                yield f"vpaddd {a}, {b}, %zmm{26 + n % 6}"
+                yield f"vfmadd231ps %zmm{26 + n % 6}, %zmm{n}, %zmm{12 + n}"
+            else:  # the sum times a's scale is exact; both scales alone may leave float32's range
+                yield f"vmulps {a}, %zmm{n}, %zmm{n}"
+                yield f"vfmadd231ps {b}, %zmm{n}, %zmm{12 + n}"
         size = 4 * HEIGHT
         yield from _advance(r, a=size * steps, seeds=size, scales_a=size, b=128 * steps, scales_b=128)
         for n in range(2 * HEIGHT):
@@ -258,7 +264,12 @@ def tile(isa: str, ending: str, kind: str, steps: int) -> Any:
     """The micro-kernel for one ending, kind of integers ("bytes", "shorts") and steps of 4 bytes a group."""
     wide = isa == "avx512vnni"
     makers: dict[str, Any] = (
-        {"sums": _store_512, "float32": _float32_512, "float64": _float64_512}
+        {
+            "sums": _store_512,
+            "float32": _float32_512,
+            "shifted": partial(_float32_512, shifted=True),
+            "float64": _float64_512,
+        }
         if wide
         else {"sums": _store_256, "float32": _float32_256, "float64": _float64_256}
     )

@@ -36,7 +36,7 @@ def float_tasks(
     per_block = BLOCK // shape.group
     integers = np.empty(CHUNK * BLOCK * WIDTH, panels.table.dtype)
     scales = np.empty(CHUNK * per_block * WIDTH, panels.values.dtype)
-    state = np.empty(shape.tiles_per_task * TILE, panels.values.dtype)
+    state = np.empty(shape.tiles_per_task * TILE, out.dtype)
     for t in range(begin, end):
         panel, first, last = corners(t, shape)
         state[:] = 0

@@ -19,7 +19,7 @@ from ..accumulate import Accumulator, Exact
 from ..floats import NAN_BITS, round_float64, round_integers
 from ..formats import Codes
 from ..matmul import Side
-from ..prepared import BLOCK, PreparedMatrix, block_bytes, lay_scales, marked_rows
+from ..prepared import BLOCK, PreparedMatrix, block_bytes, lay_scales, live_range, marked_rows
 from ..registers import NAN_TENSOR_CORE, FixedPoint, Fused
 from . import isa
 from .assembly import HEIGHT, WIDTH
@@ -37,6 +37,7 @@ from .operands import (
     pack_panels,
     rows_of,
     scale_exponents,
+    scale_fields,
     scale_powers,
     scale_significands,
     scale_values,
@@ -216,16 +217,35 @@ class _Work:
         return Shape(count, panels, self.blocks, self.plan.group, self.stored, groups, per_task, tasks)
 
     def _floats(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
-        dtype = self.plan.state
-        rows = self._rows(down)
-        rows = rows._replace(scales=scale_values(self.a.format, self.lsb, dtype).take(rows.scales))
-        panels = self._panels(packed, scale_values(self.b.format, 0, dtype))
         from .gemm import float_tasks
 
+        rows = self._rows(down)
+        if self._fields(rows.scales, packed, across):
+            table_a, table_b = scale_fields(self.a.format, self.lsb), scale_fields(self.b.format, 127)
+        else:
+            table_a = scale_values(self.a.format, self.lsb, self.plan.state)
+            table_b = scale_values(self.b.format, 0, self.plan.state)
+        rows = rows._replace(scales=table_a.take(rows.scales))
+        panels = self._panels(packed, table_b)
         shape = self._shape(down, across)
         offset = self.plan.kind.offset
         spread(float_tasks, shape.tasks, self.tag, rows, panels, shape, offset, self.factor, target, edge)
         return True
+
+    def _fields(self, codes: Codes, packed: Any, across: slice) -> bool:
+        """Whether both scales multiplied are normal float32, so that adding exponent fields does it."""
+        a, b, plan = self.a.format, self.b.format, self.plan
+        wide = isa.chosen() == "avx512vnni" and plan.state == SINGLE and plan.group == b.block == BLOCK
+        if not wide or a.scale.mantissa_bits or b.scale.mantissa_bits:
+            return False
+        if isinstance(self.b, PreparedMatrix):
+            low, high = self.b.live_scales
+        else:
+            low, high = live_range(packed[0], packed[1], b, (self.blocks, across.stop - across.start))
+        ones = b.scale.bias
+        least = int(codes.min()) - a.scale.bias + min(low, ones) - ones + self.lsb
+        most = int(codes.max()) - a.scale.bias + max(high, ones) - ones + self.lsb
+        return low > 0 and least >= -126 and most <= 127
 
     def _gemv(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
         from .gemm import gemv_tasks

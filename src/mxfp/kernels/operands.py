@@ -151,6 +151,19 @@ def scale_exponents(fmt: BlockFormat, shift: int) -> NDArray[np.int32]:
     return found
 
 
+def one_code(fmt: BlockFormat) -> np.uint8:
+    """The scale code of 1."""
+    return np.uint8(fmt.scale.bias << fmt.scale.mantissa_bits)
+
+
+@cache
+def scale_fields(fmt: BlockFormat, shift: int) -> NDArray[np.int32]:
+    """Scale exponents plus shift by code, where float32 has its exponent; codes 0 and NaN as that of 1."""
+    exponents = scale_exponents(fmt, 0).copy()
+    exponents[[0, fmt.scale.nan_code]] = 0
+    return (exponents + shift) << 23
+
+
 @cache
 def scale_powers(fmt: BlockFormat, shift: int) -> NDArray[Any]:
     """2**(exponent + shift) by code, significands left out."""
@@ -176,7 +189,7 @@ def rows_of(
 ) -> Rows:
     """Codes (rows, K) and scales (rows, blocks) -> Rows, whose scales are still codes.
 
-    Rows and elements past the end are zero, with the scale code 0.
+    Rows and elements past the end are zero. A group of zeros, and a NaN scale, get the scale code of 1.
     """
     rows, length = codes.shape
     blocks = -(-length // BLOCK)
@@ -201,6 +214,7 @@ def rows_of(
         fmt.block,
         kind.offset,
         kind.name == "bytes" and isinstance(tag, isa.Avx2),
+        (one_code(fmt), np.uint8(fmt.scale.nan_code)),
         integers,
         seeds,
         masks,
@@ -219,7 +233,7 @@ def _plain(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
 @kernel
 def _pack_rows(
     begin: int, end: int, tag: Any, codes: Any, scales: Any, table: Any, constants: Any, shape: Any,
-    height: int, block: int, offset: int, split: bool, integers: Any, seeds: Any, masks: Any,
+    height: int, block: int, offset: int, split: bool, special: Any, integers: Any, seeds: Any, masks: Any,
     scale_codes: Any,
 ) -> None:  # fmt: skip
     """Tiles of rows; see `rows_of`."""
@@ -244,7 +258,9 @@ def _pack_rows(
             )  # fmt: skip
         for g in range(shape.stored):
             place = g // per_scale
-            scale_codes[at + g * height] = scales[n, place] if n < rows and place < scales.shape[1] else 0
+            code = scales[n, place] if n < rows and place < scales.shape[1] else special[0]
+            dead = masks[at + g * height] == 0 or code == special[1]
+            scale_codes[at + g * height] = special[0] if dead else code
 
 
 @kernel

@@ -251,6 +251,8 @@ def _add_groups(
         return add_groups
     step = 4 if kind == "bytes" else 2
     ending = "float32" if state.dtype == types.float32 else "float64"
+    if scales_a.dtype == types.int32:
+        ending = "shifted"
     whole = assembly.tile(name, ending, kind, 32 // step)
     half = assembly.tile(name, ending, kind, 16 // step)
     parts = 2 if name == "avx2" else 1

@@ -53,8 +53,14 @@ ROWS: Final = 342 * HEIGHT
 """Rows of a slab at most."""
 COLUMNS: Final = 128 * WIDTH
 """Columns at a time where results wait for one more rounding."""
+FLOAT_WORK: Final = 1 << 22
+GEMV_WORK: Final = 1 << 20
+STEP_WORK: Final = 1 << 18
+"""Products that are worth a thread: some tens of microseconds."""
 GEMV_ROWS: Final = {"avx512vnni": 4, "avx2": 1, "portable": 0}
-"""Rows up to which weights are not unpacked but looked up on the way."""
+"""Rows that go through packed weights at a time, which are looked up on the way."""
+GEMV_MOST: Final = {"avx512vnni": 16, "avx2": 6, "portable": 0}
+"""Rows up to which that is quicker than to unpack them."""
 
 
 @np.errstate(all="ignore")  # of numpy's scalars, where there is no compiler
@@ -122,6 +128,8 @@ class _Work:
         self.factor = Factor(a.tensor_scale * b.tensor_scale, out.dtype != DOUBLE)
         length = self.blocks * BLOCK
         self.tall = _even(out.shape[0], min(max(SLAB // (length * HEIGHT), 1) * HEIGHT, ROWS), HEIGHT)
+        if self._is_gemv():
+            self.tall = GEMV_ROWS[isa.chosen()]
         wide = out.shape[1] if self.direct else COLUMNS
         self.wide = wide if prepared else min(max(SLAB // (length * WIDTH), 1) * WIDTH, wide)
 
@@ -185,7 +193,7 @@ class _Work:
             and plan.kind.name == "bytes"
             and b.element.bits == 4
             and plan.group == a.block
-            and self.out.shape[0] <= GEMV_ROWS[isa.chosen()]
+            and self.out.shape[0] <= GEMV_MOST[isa.chosen()]
             and (plan.group, b.scale.has_zero) in ((32, False), (16, True))
         )
 
@@ -229,7 +237,10 @@ class _Work:
         panels = self._panels(packed, table_b)
         shape = self._shape(down, across)
         offset = self.plan.kind.offset
-        spread(float_tasks, shape.tasks, self.tag, rows, panels, shape, offset, self.factor, target, edge)
+        spread(
+            float_tasks, shape.tasks, self.tag, rows, panels, shape, offset, self.factor, target, edge,
+            grain=shape.grain(FLOAT_WORK),
+        )  # fmt: skip
         return True
 
     def _fields(self, codes: Codes, packed: Any, across: slice) -> bool:
@@ -258,8 +269,9 @@ class _Work:
         shape = self._shape(down, across, height)
         panels = self._panels(packed, values)
         spread(
-            gemv_tasks, shape.panels, self.tag, rows, panels, shape, height, shift, self.factor, target, edge
-        )
+            gemv_tasks, shape.panels, self.tag, rows, panels, shape, height, shift, self.factor, target, edge,
+            grain=shape.grain(GEMV_WORK),
+        )  # fmt: skip
         return True
 
     def _exact(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
@@ -279,7 +291,7 @@ class _Work:
             exact_tasks, shape.tasks, self.tag,
             rows._replace(scales=scale_values(a, self.lsb, np.float64).take(codes)), low, high,
             self._panels(packed, scale_values(b, 0, np.float64)), exponents_b, shape, offset, kinds, room,
-            wide, self.factor, target, edge,
+            wide, self.factor, target, edge, grain=shape.grain(FLOAT_WORK),
         )  # fmt: skip
         if not wide.any():
             return True
@@ -346,7 +358,7 @@ class _Work:
         shape = self._shape(down, across)
         spread(
             step_tasks, shape.tasks, self.tag, how, per_step, rows, self._panels(packed, table_b), shape,
-            plan.kind.offset, weights, kinds, raised, factor, target, edge,
+            plan.kind.offset, weights, kinds, raised, factor, target, edge, grain=shape.grain(STEP_WORK),
         )  # fmt: skip
         return not (raised[0] and OVERFLOWS[how.overflow] == "raise")
 

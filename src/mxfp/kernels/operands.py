@@ -22,6 +22,8 @@ from .plans import Kind
 from .threads import spread
 from .tiles import to_odd
 
+PACK_WORK: Final = 1 << 17
+"""Codes that are worth a thread."""
 STRETCH: Final = 128
 """Words of each of a panel's columns that are packed at a time."""
 FAR: Final = 1 << 20
@@ -67,6 +69,10 @@ class Shape(NamedTuple):
     groups: int
     tiles_per_task: int
     tasks: int
+
+    def grain(self, work: int) -> int:
+        """Tasks that hold so many products."""
+        return int(work // max(self.tiles_per_task * HEIGHT * WIDTH * self.blocks * BLOCK, 1))
 
 
 class Edge(NamedTuple):
@@ -219,6 +225,7 @@ def rows_of(
         seeds,
         masks,
         found,
+        grain=PACK_WORK // (height * blocks * BLOCK),
     )
     return Rows(integers, seeds, found, masks)
 
@@ -423,9 +430,13 @@ def pack_panels(codes: Codes, element: ElementFormat, target: Codes) -> None:
     by_rows = codes.flags.c_contiguous or not codes.T.flags.c_contiguous
     source = _plain(codes if by_rows else codes.T)
     shift = 4 if element.bits == 4 else 0
-    spread(
-        _pack_panels, -(-columns // WIDTH), source, by_rows, shift, columns, length, target.view(np.uint32)
-    )
+    panels, words = -(-columns // WIDTH), target.view(np.uint32)
+    grain = PACK_WORK // (WIDTH * max(length, 1))
+    if by_rows and length % BLOCK == 0 and length:
+        rows = source.view(np.uint64 if shift else np.uint32)
+        spread(_pack_words, panels, rows, shift, words, grain=grain)
+    else:
+        spread(_pack_panels, panels, source, by_rows, shift, columns, length, words, grain=grain)
 
 
 @kernel

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..blocks import BlockArray
 from ..matmul import matmul
+from ..prepared import prepare
 
 ROUNDS: Final = 7
 ROUND_SECONDS: Final = 0.05
@@ -184,12 +185,12 @@ def speeds(
 ) -> list[Speed]:
     """Time (M, K) @ (K, N) and its first row alone, in MXFP4, float16 and float32.
 
-    `expected` is the reference's product, whose bits the compiled one must have. BLAS gets as many
-    threads as numba has.
+    Weights are prepared, once. `expected` is the reference's product, whose bits the compiled one must
+    have. BLAS gets as many threads as numba has.
     """
     import numba
 
-    if matmul(qa, qw).tobytes() != expected.tobytes():
+    if matmul(qa, prepare(qw)).tobytes() != expected.tobytes():
         raise AssertionError(
             "the compiled product does not have the reference's bits; timing it is pointless"
         )
@@ -198,17 +199,18 @@ def speeds(
         a16, w16 = a32.astype(np.float16), w32.astype(np.float16)
     rows16 = min(len(a32), max(FLOAT16_WORK // w32.size, 1))
     one = BlockArray(qa.codes[0], qa.scales[0], qa.format, -1, qa.tensor_scale)
+    weights = prepare(qw)
     name = qa.format.name
     k, n = w32.shape
     # A layer's weight is stored (N, K); its transpose is a view, as a user would pass it.
     contests: list[list[tuple[str, int, Run]]] = [
         [
-            (name, len(a32), lambda: matmul(qa, qw)),
+            (name, len(a32), lambda: matmul(qa, weights)),
             ("float16 (numpy)", rows16, lambda: a16[:rows16] @ w16),
             ("float32 (BLAS)", len(a32), lambda: a32 @ w32),
         ],
         [
-            (name, 1, lambda: matmul(one, qw)),
+            (name, 1, lambda: matmul(one, weights)),
             ("float16 (numpy)", 1, lambda: a16[0] @ w16),
             ("float32 (BLAS)", 1, lambda: a32[0] @ w32),
         ],

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import mxfp
 from engines import ENGINES, FAST, REFERENCE
 from mxfp.blocks import ENGINES as NAMES
+from mxfp.kernels import threads as helpers
 from support import (
     DETERMINISTIC,
     DTYPES,
@@ -305,8 +306,10 @@ def test_batches_broadcast_alike(engine):
 
 @pytest.mark.skipif(not JIT, reason="numba's threads belong to compiled kernels")
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_number_of_threads_changes_nothing(count):
+def test_the_number_of_threads_changes_nothing(monkeypatch, count):
     import numba
+
+    monkeypatch.setattr(helpers, "WORTH", 0)
 
     x = np.random.default_rng(1).standard_normal((64, 300)).astype(np.float32)
     before = numba.get_num_threads()
@@ -326,7 +329,8 @@ def test_the_number_of_threads_changes_nothing(count):
         numba.set_num_threads(before)
 
 
-def test_several_python_threads_at_once():
+def test_several_python_threads_at_once(monkeypatch):
+    monkeypatch.setattr(helpers, "WORTH", 0)
     a = random_blocks(mxfp.MXFP4, (size(20, 3), 200), seed=1)
     b = random_blocks(mxfp.MXFP4, (200, size(20, 3)), seed=2, axis=0)
     x = np.random.default_rng(1).standard_normal((size(50, 4), 100)).astype(np.float32)

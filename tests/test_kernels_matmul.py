@@ -829,9 +829,10 @@ def test_an_error_in_one_piece_waits_for_the_others(monkeypatch, error, in_calle
 
 @pytest.mark.skipif(not JIT, reason="numba's threads belong to compiled kernels")
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_number_of_threads_changes_no_bit(count):
+def test_the_number_of_threads_changes_no_bit(monkeypatch, count):
     import numba
 
+    monkeypatch.setattr(threads, "WORTH", 0)
     before = numba.get_num_threads()
     try:
         numba.set_num_threads(min(count, before))
@@ -844,6 +845,7 @@ def test_the_number_of_threads_changes_no_bit(count):
 
 @pytest.mark.parametrize("number", [1, 3, 8])
 def test_however_many_threads_share_a_product(monkeypatch, number):
+    monkeypatch.setattr(threads, "WORTH", 0)
     monkeypatch.setattr(threads, "thread_count", lambda: number)
     monkeypatch.setattr(kernels, "thread_count", lambda: number)
     for m, n in ((1, size(200, 70)), (size(100, 14), 3), (size(40, 7), size(70, 33))):
@@ -878,6 +880,8 @@ def test_several_python_threads_multiply_at_once():
 PRODUCT = """
 import os, sys, threading, time
 import mxfp, numpy as np
+from mxfp.kernels import threads
+threads.WORTH = 0
 a = mxfp.quantize(np.arange(640.0).reshape(10, 64) % 37)
 w = mxfp.prepare(mxfp.quantize(np.arange(64 * 70.0).reshape(64, 70) % 23, axis=0))
 expected = mxfp.matmul(a, w, engine="reference").tobytes()

@@ -22,7 +22,7 @@ from .plans import Kind
 from .threads import spread
 from .tiles import to_odd
 
-PACK_WORK: Final = 1 << 17
+PACK_WORK: Final = 1 << 19
 """Codes that are worth a thread."""
 STRETCH: Final = 128
 """Words of each of a panel's columns that are packed at a time."""

@@ -27,6 +27,8 @@ _config: Any = numba.config
 
 PIECES: Final = 4
 """Pieces for each thread: few enough to cost nothing, enough that a slow core holds up none."""
+WORTH = 1.0
+"""How much of a grain is worth a thread; 0 shares whatever can be shared, which tests want."""
 WATCH: Final = 30_000
 """Looks at the next call before a helper sleeps, each some tens of nanoseconds after the last."""
 
@@ -155,7 +157,7 @@ def spread(run: Callable[..., Any], count: int, *arguments: Any, grain: int = 1)
 
     grain: how many are worth a thread. A call from a second thread, while the helpers are busy, is alone.
     """
-    threads = min(thread_count(), count // max(grain, 1))
+    threads = min(thread_count(), count // max(int(grain * WORTH), 1))
     if threads <= 1 or not _pool.lock.acquire(blocking=False):
         if count > 0:
             run(0, count, *arguments)

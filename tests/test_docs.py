@@ -97,6 +97,31 @@ def test_the_accuracy_figures_in_the_readme_are_those_of_the_report():
     assert all(f"{s['nbytes']:,}" in text for s in found["stored"] if s["name"] != "float32")
 
 
+QUOTED = [
+    ("GEMM", "BLAS float32"),
+    ("GEMM", "float16, numpy"),
+    ("GEMV", "BLAS float32"),
+    ("quantize(x) and GEMM", "BLAS float32"),
+    ("GEMM, Exact(float32)", "Sequential(float32)"),
+    ("GEMM, Blackwell", "mmasim"),
+    ("quantize", "ml_dtypes cast"),
+    ("dequantize", "ml_dtypes cast"),
+]
+"""What the README's table of speed quotes from docs/performance.md, line by line: work, and what is beside."""
+
+
+def test_the_speeds_in_the_readme_are_those_of_the_performance_page():
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split("## In short")[1]
+    lines = [line.strip("| ").split(" | ") for line in page.split("\n## ")[0].splitlines() if line[:1] == "|"]
+    text = (ROOT / "README.md").read_text(encoding="utf-8").split("## Speed")[1].split("\n## ")[0]
+    quoted = [line.strip("| ").split(" | ")[-1] for line in text.splitlines() if line[:1] == "|"][2:]
+    measured = [
+        next(line[4] for line in lines if line[0] == work and line[3].startswith(beside))
+        for work, beside in QUOTED
+    ]
+    assert quoted == measured
+
+
 def test_every_name_in_the_specification_map_exists():
     names = re.findall(r"`(mxfp\.[\w.]+)`", (ROOT / "docs" / "spec.md").read_text(encoding="utf-8"))
     assert len(names) > 20

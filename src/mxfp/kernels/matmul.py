@@ -63,7 +63,6 @@ GEMV_MOST: Final = {"avx512vnni": 16, "avx2": 6, "portable": 0}
 """Rows up to which that is quicker than to unpack them."""
 
 
-@np.errstate(all="ignore")  # of numpy's scalars, where there is no compiler
 def multiply(
     chosen: Plan, a: Side, b: Side | PreparedMatrix, accumulator: Accumulator, out: NDArray[Any]
 ) -> int | None:
@@ -80,12 +79,13 @@ def multiply(
     if work.infinite():
         return 0
     done = rows
-    for left, right, panels in work.columns():
-        for top in range(0, done, work.tall):
-            bottom = min(top + work.tall, done)
-            if not work.run(slice(top, bottom), slice(left, right), panels):
-                done = top
-                break
+    with np.errstate(all="ignore"):  # of numpy's scalars, where there is no compiler
+        for left, right, panels in work.columns():
+            for top in range(0, done, work.tall):
+                bottom = min(top + work.tall, done)
+                if not work.run(slice(top, bottom), slice(left, right), panels):
+                    done = top
+                    break
     nan = NAN_TENSOR_CORE if isinstance(accumulator, Fused) else NAN_BITS[out.dtype]
     patterns = out.view(f"u{out.dtype.itemsize}")
     if work.marked_a.any():
@@ -189,7 +189,8 @@ class _Work:
     def _is_gemv(self) -> bool:
         plan, a, b = self.plan, self.a.format, self.b.format
         return (
-            plan.state == SINGLE
+            plan.vectors
+            and plan.state == SINGLE
             and plan.kind.name == "bytes"
             and b.element.bits == 4
             and plan.group == a.block

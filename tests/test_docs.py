@@ -107,7 +107,7 @@ QUOTED = [
     ("quantize", "ml_dtypes cast"),
     ("dequantize", "ml_dtypes cast"),
 ]
-"""What the README's table of speed quotes from docs/performance.md, line by line: work, and what is beside."""
+"""What the README's table of speed quotes from docs/performance.md: the work, and what is beside it."""
 
 
 def test_the_speeds_in_the_readme_are_those_of_the_performance_page():

@@ -253,7 +253,9 @@ def add_step(
     place: int,
 ) -> Any:
     """One step of a tile on the state from `place` on; True if a register was left."""
-    if isinstance(how, Aligned):
+    if isinstance(how, Aligned) and count == how.per_step == 4:
+        add_four(how, found, scales_a, masks_a, row_at, scales_b, masks_b, at, state, place)
+    elif isinstance(how, Aligned):
         add_aligned(how, count, found, scales_a, masks_a, row_at, scales_b, masks_b, at, state, place)
     elif isinstance(how, Register):
         return add_register(how, found, scales_a, row_at, scales_b, at, state, place)

@@ -264,3 +264,15 @@ def test_leading_axes_that_do_not_broadcast_are_refused():
     a, b = mxfp.quantize(np.ones((2, 40))), mxfp.quantize(np.ones((3, 40)))
     with pytest.raises(ValueError, match=r"a \(2, 40\) and b \(3, 40\) do not match"):
         mxfp.block_dots(a, b)
+
+
+def test_a_scale_of_zero_makes_its_terms_zero_with_and_without_mantissa_bits():
+    for bits in (0, 2):
+        scale = mxfp.ScaleFormat("own", 4, bits, 7, True)
+        rules = ("nearest",) if bits else ("floor",)
+        fmt = mxfp.BlockFormat("own", mxfp.E2M1, scale, 32, rules)
+        zero = mxfp.BlockArray(np.full(32, 7, np.uint8), [0], fmt)
+        one = mxfp.BlockArray(np.full(32, 7, np.uint8), [7 << bits], fmt)
+        assert not mxfp.dequantize(zero).any()
+        assert not mxfp.block_dots(zero, one).sums.any()
+        assert mxfp.block_dots(one, one).fractions().tolist() == [1152]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mxfp
+from mxfp.formats import Specials
 from mxfp.integers import sum_width
 from mxfp.kernels import exact, isa, threads
 from mxfp.kernels import matmul as kernels
@@ -1066,3 +1067,46 @@ def test_a_live_block_with_scale_code_0_among_blocks_of_zeros():
             same_bits(mxfp.matmul(a, right), mxfp.matmul(a, b, engine="reference"))
             with unpacked():
                 same_bits(mxfp.matmul(a, right), mxfp.matmul(a, b, engine="reference"))
+
+
+# --- formats of one's own
+
+OWN_ELEMENTS = [
+    mxfp.E2M1,
+    mxfp.ElementFormat("INT4", 1, 2, 1, Specials.NONE, True),
+    mxfp.ElementFormat("E3M0", 3, 0, 3, Specials.NAN_AT_TOP),
+    mxfp.ElementFormat("E2M1 of IEEE", 2, 1, 1, Specials.IEEE),
+    mxfp.INT8,
+    mxfp.E4M3,
+]
+OWN_SCALES = [
+    mxfp.ScaleFormat("UE4M2", 4, 2, 7, True),
+    mxfp.ScaleFormat("UE5M3", 5, 3, 15, True),
+    mxfp.ScaleFormat("UE4M0", 4, 0, 7, True),
+    mxfp.ScaleFormat("UE4M3 without zero", 4, 3, 7, False),
+    mxfp.ScaleFormat("E8M0, bias 0", 8, 0, 0, False),
+    mxfp.ScaleFormat("E8M0, bias 200", 8, 0, 200, False),
+    mxfp.ScaleFormat("E8M0, bias 254", 8, 0, 254, False),
+]
+
+
+@pytest.mark.parametrize("scale", OWN_SCALES, ids=name_of)
+@pytest.mark.parametrize("block", [16, 32])
+def test_formats_of_ones_own(scale, block):
+    """No kernel knows a format by its bits: tables, and what float32 has of them, decide."""
+    rng = np.random.default_rng(block)
+    accumulators = [*FEW, mxfp.Sequential("bfloat16"), mxfp.FixedPoint(40, -10, "wrap")]
+    for element in OWN_ELEMENTS:
+        rules = ("nearest",) if scale.mantissa_bits else ("floor",)
+        fmt = mxfp.BlockFormat(f"{element.name} by {scale.name}", element, scale, block, rules)
+        for m in size((1, 6, 20), (1,)):
+            a, b = sides(fmt, fmt, m, size(100, 40), 35, specials=True, seed=m)
+            codes, scales = b.codes.copy(), b.scales.copy()
+            scales[rng.random(scales.shape) < 0.4] = 0
+            codes[:block] = element.code_count // 2  # -0, but -2 of integers
+            b = mxfp.BlockArray(codes, scales, fmt, 0)
+            for accumulator in accumulators:
+                expected = mxfp.matmul(a, b, accumulator=accumulator, engine="reference")
+                for right in (b, mxfp.prepare(b)):
+                    same_bits(mxfp.matmul(a, right, accumulator=accumulator), expected)
+            assert mxfp.prepare(b).to_blocks() == b

@@ -204,7 +204,7 @@ def dots(
     pick = (slice(None), None) if outer else (slice(None),)
     scale_a, scale_b = a.format.scale, b.format.scale
     for fmt, codes, index in ((scale_a, a.scales, pick), (scale_b, b.scales, ())):
-        if fmt.mantissa_bits:
+        if not fmt.power_of_two:
             largest = int(fmt.significands.max())
             bits += largest.bit_length()
             sums = (sums if bits <= INT64_BITS else sums.astype(object)) * fmt.significands[codes][index]

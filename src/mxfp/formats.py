@@ -240,6 +240,11 @@ class ScaleFormat:
         return 1 << self.bits
 
     @property
+    def power_of_two(self) -> bool:
+        """Whether every code but NaN is a power of two: no significands, and no zero."""
+        return not (self.mantissa_bits or self.has_zero)
+
+    @property
     def nan_code(self) -> int:
         """The only code that is not a number, all ones."""
         return self.code_count - 1

@@ -35,8 +35,9 @@ def matmul(
     """BlockArrays (..., M, K) @ (..., K, N) -> (..., M, N), in the accumulator's dtype. OCP MX §6.2.
 
     numpy's shape rules, vectors and broadcasting included. a has its blocks along its last axis, b along
-    its second last (a vector along its only one). The result is defined by the accumulator alone, bit
-    for bit; `engine` decides only how fast it comes. K = 0 gives zeros.
+    its second last (a vector along its only one); b may be a PreparedMatrix, see `mxfp.prepare`. The
+    result is defined by the accumulator alone, bit for bit; `engine` decides only how fast it comes.
+    K = 0 gives zeros.
 
     Raises ValueError, printing both sides, for shapes, block axes or block sizes that do not match.
 

@@ -95,8 +95,8 @@ class PreparedMatrix:
             by_panel = self.scales.reshape(panels, -1, WIDTH)
             found |= (by_panel == self.format.scale.nan_code).any(axis=1)
             if not self.format.element.finite.all():
-                for panel, codes in enumerate(self.codes.reshape(panels, -1, WIDTH, 4)):
-                    found[panel] |= ~self.format.element.finite[codes].all(axis=(0, 2))
+                for panel, codes in enumerate(self.codes.reshape(panels, 1, -1, block_bytes(self.format))):
+                    found[panel] |= ~self.format.element.finite[_unlaid(codes, self.format)].all(axis=1)
         found = found.reshape(-1)[:n]
         found.flags.writeable = False
         return found
@@ -138,9 +138,11 @@ class PreparedMatrix:
             scales[first:last] = by_column[:width, : scales.shape[1]]
         return BlockArray(codes.T, scales.T, self.format, 0, self.tensor_scale)
 
-    def dequantize(self, *, dtype: Any = np.float32, engine: Engine = "numba") -> NDArray[Any]:
-        """The values (K, N), as `mxfp.dequantize` gives them."""
-        return dequantize(self.to_blocks(), dtype=dtype, engine=engine)
+    def dequantize(
+        self, *, dtype: Any = ..., out: NDArray[Any] | None = None, engine: Engine = "numba"
+    ) -> NDArray[Any]:
+        """The values (K, N), see `mxfp.dequantize`."""
+        return dequantize(self.to_blocks(), dtype=dtype, out=out, engine=engine)
 
     def __eq__(self, other: object) -> bool:
         """Equal bits: format, shape, codes, scales and tensor scale."""
@@ -214,19 +216,6 @@ def block_bytes(fmt: BlockFormat) -> int:
     return BLOCK * WIDTH // (2 if fmt.element.bits == 4 else 1)
 
 
-def marked_rows(codes: Codes, scales: Codes, fmt: BlockFormat) -> NDArray[np.bool_]:
-    """Codes (N, K), scales (N, blocks) -> (N,) whether a row has a NaN scale or an element not finite."""
-    if int(scales.max(initial=0)) < fmt.scale.nan_code and fmt.element.finite.all():
-        return np.zeros(len(codes), np.bool_)
-    marked: NDArray[np.bool_] = (scales == fmt.scale.nan_code).any(axis=1)
-    if not fmt.element.finite.all():
-        step = max(PANELS // max(codes.shape[1], 1), 1)
-        for top in range(0, codes.shape[0], step):
-            part = slice(top, top + step)
-            marked[part] |= ~fmt.element.finite[codes[part]].all(axis=1)
-    return marked
-
-
 def live_range(codes: Codes, scales: Codes, fmt: BlockFormat, shape: tuple[int, int]) -> tuple[int, int]:
     """Panels -> the smallest and the largest scale code but NaN, blocks of zeros with code 0 left out."""
     finite = scales < fmt.scale.nan_code
@@ -235,11 +224,11 @@ def live_range(codes: Codes, scales: Codes, fmt: BlockFormat, shape: tuple[int, 
     panels = blocks_along(shape[1], WIDTH)
     if (scales == 0).any():
         by_panel = scales.reshape(panels, -1, WIDTH)
-        by_code = codes.reshape(panels, by_panel.shape[1], -1, WIDTH, 4)
-        zero = 0x77 if fmt.element.bits == 4 else 0xFF  # -0 of 4-bit codes is 8
+        by_code = codes.reshape(panels, 1, -1, block_bytes(fmt))
         for panel in np.flatnonzero((by_panel == 0).any(axis=(1, 2))):
-            live = (by_code[panel] & zero).any(axis=(1, 3))
-            if (live & (by_panel[panel] == 0)).any():
+            integers = fmt.element.integers[_unlaid(by_code[panel], fmt)]
+            live = (integers != 0).reshape(WIDTH, -1, fmt.block).any(axis=2)
+            if (live.T & (by_panel[panel] == 0)).any():
                 return 0, highest
     return lowest, highest
 

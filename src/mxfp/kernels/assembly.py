@@ -26,10 +26,10 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
+from ..prepared import WIDTH
+
 HEIGHT: Final = 6
 """Rows of a tile."""
-WIDTH: Final = 32
-"""Columns of a tile, and of a panel of weights."""
 LOOKUP, NIBBLES, ONES, LEAST, UNIT, SEED, CONSTANTS = 0, 32, 64, 96, 128, 160, 192
 """Where the constants lie, in bytes: the table twice, 15 in every byte, 1 in every int16; what makes scale
 codes float32: shifted to the exponent field, not below the least, times the unit; minus the offset in

@@ -47,7 +47,7 @@ def supports(fmt: BlockFormat) -> bool:
     """Whether float32 holds all there is on the way; the reference does the other formats."""
     element, scale = fmt.element, fmt.scale
     return (
-        not (scale.mantissa_bits or scale.has_zero)
+        scale.power_of_two
         and scale.bias <= 127
         and scale.nan_code - 1 - scale.bias <= 127
         and element.bias >= 0

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..prepared import BLOCK
+from ..prepared import BLOCK, WIDTH
 from . import tiles
 from ._jit import kernel
-from .assembly import HEIGHT, WIDTH
+from .assembly import HEIGHT
 from .operands import (
     FAR,
     Factor,
@@ -33,7 +33,7 @@ LIMB_MASK: Final = (1 << LIMB) - 1
 
 @kernel
 def row_ranges(tiles: int, groups: int, masks: Any, exponents: Any, low: Any, high: Any) -> None:
-    """The same of tiles of rows, for each [tile][group]."""
+    """The smallest and largest exponent of a row that is not all zero, for each [tile][group]."""
     for n in range(tiles * groups):
         lowest = np.int32(FAR)
         highest = np.int32(-FAR)

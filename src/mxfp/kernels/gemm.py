@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..prepared import BLOCK
+from ..prepared import BLOCK, WIDTH
 from . import tiles
 from ._jit import kernel
-from .assembly import HEIGHT, WIDTH
+from .assembly import HEIGHT
 from .operands import corners, panel_scales, store, unpack_panel
 from .plans import CHUNK
 from .tiles import TILE
@@ -56,16 +56,16 @@ def float_tasks(
 
 @kernel
 def gemv_tasks(
-    begin: int, end: int, tag: Any, rows: Any, panels: Any, shape: Any, height: int, shift: int,
-    factor: Any, out: Any, edge: Any,
+    begin: int, end: int, tag: Any, rows: Any, panels: Any, shape: Any, height: Any, factor: Any,
+    out: Any, edge: Any,
 ) -> None:  # fmt: skip
-    """A few rows by panels of nibbles."""
-    state = np.empty(height * WIDTH, np.float32)
+    """A few rows by panels of nibbles; height is a tuple as long as there are rows."""
+    state = np.empty(len(height) * WIDTH, np.float32)
     for panel in range(begin, end):
         place = panels.first + panel
         state[:] = 0
         tiles.gemv(
-            tag, height, shape.group, shift, rows.integers, rows.seeds, rows.scales,
+            tag, height, shape.group, rows.integers, rows.seeds, rows.scales,
             panels.codes, place * shape.blocks * panels.codes_per_block,
             panels.scales, place * (shape.stored // panels.per_scale) * WIDTH,
             shape.stored, panels.constants, state,

@@ -16,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accumulate import Accumulator, Exact
+from ..dot import OVERFLOWS
 from ..floats import NAN_BITS, round_float64, round_integers
 from ..formats import Codes
 from ..matmul import Side
-from ..prepared import BLOCK, PreparedMatrix, block_bytes, lay_scales, live_range, marked_rows
+from ..prepared import BLOCK, WIDTH, PreparedMatrix, block_bytes, lay_scales, live_range
 from ..registers import NAN_TENSOR_CORE, FixedPoint, Fused
 from . import isa
-from .assembly import HEIGHT, WIDTH
+from .assembly import HEIGHT
 from .operands import (
+    SLAB,
     Edge,
     Factor,
     Kinds,
@@ -34,6 +36,7 @@ from .operands import (
     as_integer,
     constants,
     in_table,
+    marked_rows,
     pack_panels,
     rows_of,
     scale_exponents,
@@ -42,13 +45,11 @@ from .operands import (
     scale_significands,
     scale_values,
 )
-from .plans import DOUBLE, INT64, OVERFLOWS, SINGLE, Aligned, Plan, Register, Rounded, plan
+from .plans import DOUBLE, INT64, SINGLE, Aligned, Plan, Register, Rounded, plan
 from .threads import spread, thread_count
 
 __all__ = ["multiply", "plan"]
 
-SLAB: Final = 1 << 22
-"""Codes of one side that are packed at a time, at least a tile's."""
 ROWS: Final = 342 * HEIGHT
 """Rows of a slab at most."""
 COLUMNS: Final = 128 * WIDTH
@@ -195,7 +196,7 @@ class _Work:
             and b.element.bits == 4
             and plan.group == a.block
             and self.out.shape[0] <= GEMV_MOST[isa.chosen()]
-            and (plan.group, b.scale.has_zero) in ((32, False), (16, True))
+            and (plan.group, b.scale.mantissa_bits, b.scale.has_zero) in ((32, 0, False), (16, 3, True))
         )
 
     def _rows(self, down: slice, height: int = HEIGHT) -> Rows:
@@ -248,7 +249,7 @@ class _Work:
         """Whether both scales multiplied are normal float32, so that adding exponent fields does it."""
         a, b, plan = self.a.format, self.b.format, self.plan
         wide = isa.chosen() == "avx512vnni" and plan.state == SINGLE and plan.group == b.block == BLOCK
-        if not wide or a.scale.mantissa_bits or b.scale.mantissa_bits:
+        if not (wide and a.scale.power_of_two and b.scale.power_of_two):
             return False
         if isinstance(self.b, PreparedMatrix):
             low, high = self.b.live_scales
@@ -266,11 +267,10 @@ class _Work:
         rows = self._rows(down, height)
         values = scale_values(self.a.format, self.lsb, np.float32)
         rows = rows._replace(scales=values.take(rows.scales))
-        shift = 23 - self.b.format.scale.mantissa_bits
         shape = self._shape(down, across, height)
         panels = self._panels(packed, values)
         spread(
-            gemv_tasks, shape.panels, self.tag, rows, panels, shape, height, shift, self.factor, target, edge,
+            gemv_tasks, shape.panels, self.tag, rows, panels, shape, (0,) * height, self.factor, target, edge,
             grain=shape.grain(GEMV_WORK),
         )  # fmt: skip
         return True
@@ -316,7 +316,7 @@ class _Work:
         raises = isinstance(how, Register) and OVERFLOWS[how.overflow] == "raise"
         return Weights(
             (self.exact or isinstance(how, (Register, Aligned)))
-            and bool(a.scale.mantissa_bits or b.scale.mantissa_bits),
+            and not (a.scale.power_of_two and b.scale.power_of_two),
             isinstance(how, Aligned),
             raises and bool(self.marked_a.any() or self.marked_b.any()),
             scale_significands(a).take(codes),

@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..formats import BlockFormat, Codes, ElementFormat
-from ..prepared import BLOCK
+from ..prepared import BLOCK, WIDTH
 from . import assembly, isa, tiles
 from ._jit import kernel
-from .assembly import HEIGHT, WIDTH
+from .assembly import HEIGHT
 from .plans import Kind
 from .threads import spread
 from .tiles import to_odd
 
+SLAB: Final = 1 << 22
+"""Codes of one side that are looked at or packed at a time, at least a tile's."""
 PACK_WORK: Final = 1 << 19
 """Codes that are worth a thread."""
 STRETCH: Final = 128
@@ -182,6 +184,19 @@ def scale_significands(fmt: BlockFormat) -> NDArray[np.int32]:
     found = np.zeros(256, np.int32)
     found[: fmt.scale.code_count] = fmt.scale.significands
     return found
+
+
+def marked_rows(codes: Codes, scales: Codes, fmt: BlockFormat) -> NDArray[np.bool_]:
+    """Codes (N, K), scales (N, blocks) -> (N,) whether a row has a NaN scale or an element not finite."""
+    if int(scales.max(initial=0)) < fmt.scale.nan_code and fmt.element.finite.all():
+        return np.zeros(len(codes), np.bool_)
+    marked: NDArray[np.bool_] = (scales == fmt.scale.nan_code).any(axis=1)
+    if not fmt.element.finite.all():
+        step = max(SLAB // max(codes.shape[1], 1), 1)
+        for top in range(0, codes.shape[0], step):
+            part = slice(top, top + step)
+            marked[part] |= ~fmt.element.finite[codes[part]].all(axis=1)
+    return marked
 
 
 def rows_of(

@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from ..accumulate import Accumulator, Exact, Sequential
-from ..floats import FLOAT_DTYPES
+from ..dot import OVERFLOWS
 from ..formats import BlockFormat, ElementFormat
 from ..integers import sum_width
 from ..prepared import BLOCK
-from ..registers import FixedPoint, Fused
+from ..registers import SHIFT_ROUNDINGS, FixedPoint, Fused
 from . import isa
 
 CHUNK: Final = 32
 """Blocks of a panel that are integers at a time: 32 kB of bytes."""
-SHIFTS: Final = ("floor", "toward_zero", "nearest_even")
-OVERFLOWS: Final = ("raise", "wrap", "saturate")
 
 
 class Rounded(NamedTuple):
@@ -100,16 +99,11 @@ class Plan:
 SINGLE: Final = np.dtype(np.float32)
 DOUBLE: Final = np.dtype(np.float64)
 INT64: Final = np.dtype(np.int64)
-_ROUNDED: Final = {
-    dtype: Rounded(mantissa, lowest, top)
-    for dtype, mantissa, lowest, top in zip(
-        FLOAT_DTYPES[:3],
-        (10, 7, 23),
-        (-14, -126, -126),
-        (65504.0, float.fromhex("0x1.fep127"), float.fromhex("0x1.fffffep127")),
-        strict=True,
-    )
-}
+
+
+def _rounded(dtype: np.dtype[Any]) -> Rounded:
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return Rounded(int(info.nmant), int(info.minexp), float(info.max))
 
 
 def plan(a: BlockFormat, b: BlockFormat, accumulator: Accumulator) -> Plan | None:
@@ -123,7 +117,8 @@ def _plan(a: BlockFormat, b: BlockFormat, accumulator: Accumulator, name: str) -
     if BLOCK % a.block or a.block % group or group % 4:
         return None
     kind = kind_of(a.element, b.element, group, name)
-    significant = sum(side.scale.mantissa_bits + 1 for side in (a, b) if side.scale.mantissa_bits)
+    largest = (int(side.scale.significands.max()) for side in (a, b))
+    significant = sum(n.bit_length() for n in largest if n > 1)
     bits = sum_width(a, b, group) + significant
     if kind is None or bits > 53:
         return None
@@ -132,13 +127,16 @@ def _plan(a: BlockFormat, b: BlockFormat, accumulator: Accumulator, name: str) -
         dtype = accumulator.result_dtype
         if dtype == DOUBLE:
             return Plan(kind, group, bits, Added(), DOUBLE, vectors)
-        if dtype == SINGLE and vectors and bits <= 25:
-            return Plan(kind, group, bits, _ROUNDED[dtype], SINGLE, vectors)
-        return Plan(kind, group, bits, _ROUNDED[dtype], DOUBLE)
+        if dtype == SINGLE and vectors and bits <= 25 and _fits_float32(a, b):
+            return Plan(kind, group, bits, _rounded(dtype), SINGLE, vectors)
+        return Plan(kind, group, bits, _rounded(dtype), DOUBLE)
     if isinstance(accumulator, Exact):
         return Plan(kind, group, bits, Added(), DOUBLE, vectors)
     if isinstance(accumulator, FixedPoint) and accumulator.width <= 61:
-        rounding, overflow = SHIFTS.index(accumulator.rounding), OVERFLOWS.index(accumulator.overflow)
+        rounding, overflow = (
+            SHIFT_ROUNDINGS.index(accumulator.rounding),
+            OVERFLOWS.index(accumulator.overflow),
+        )
         return Plan(kind, group, bits, Register(accumulator.width, rounding, overflow), INT64)
     if isinstance(accumulator, Fused):
         per_step = accumulator.step // group
@@ -146,6 +144,22 @@ def _plan(a: BlockFormat, b: BlockFormat, accumulator: Accumulator, name: str) -
         widest = accumulator.fraction_bits + max(bits + unit, 2) + per_step.bit_length()
         if widest > 53 or abs(accumulator.zero_exponent) > 400 or BLOCK * CHUNK % accumulator.step:
             return None
-        how = Aligned(accumulator.fraction_bits, accumulator.zero_exponent, per_step, unit)
-        return Plan(kind, group, bits, how, SINGLE)
+        step = Aligned(accumulator.fraction_bits, accumulator.zero_exponent, per_step, unit)
+        return Plan(kind, group, bits, step, SINGLE)
     return None
+
+
+def _fits_float32(a: BlockFormat, b: BlockFormat) -> bool:
+    """Whether float32 has every scale of b, and of a times both LSBs all that are not too large.
+
+    Those are looked for product by product.
+    """
+    lsb = a.element.lsb_exponent + b.element.lsb_exponent
+    for fmt, shift, limit in ((a, lsb, 2.0**128), (b, 0, np.inf)):
+        exact = np.ldexp(fmt.scale.values[fmt.scale.finite], shift)
+        exact = exact[exact < limit]
+        with np.errstate(over="ignore", under="ignore"):
+            single = exact.astype(np.float32)
+        if not np.array_equal(single, exact):
+            return False
+    return True

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from ..prepared import BLOCK
+from ..dot import OVERFLOWS
+from ..prepared import BLOCK, WIDTH
+from ..registers import SHIFT_ROUNDINGS
 from . import tiles
 from ._jit import kernel
-from .assembly import HEIGHT, WIDTH
+from .assembly import HEIGHT
 from .operands import (
     corners,
     panel_masks,
@@ -29,6 +31,9 @@ from .operands import (
 )
 from .plans import CHUNK, Aligned, Register, Rounded
 from .tiles import TILE, add_to_odd
+
+TOWARD_ZERO, NEAREST_EVEN = (SHIFT_ROUNDINGS.index(name) for name in ("toward_zero", "nearest_even"))
+WRAP = OVERFLOWS.index("wrap")
 
 
 @kernel
@@ -89,9 +94,9 @@ def shift_integer(value: Any, shift: Any, rounding: int) -> Any:
     shifted = value << left
     floor = shifted >> right
     rest = shifted - (floor << right)
-    if rounding == 1:
+    if rounding == TOWARD_ZERO:
         return floor + (1 if shifted < 0 and rest != 0 else 0)
-    if rounding == 2:
+    if rounding == NEAREST_EVEN:
         half = np.int64(1) << max(right - 1, np.int64(0))
         up = rest > half or (rest == half and floor & 1 == 1)
         # Below half an LSB whatever the value: sums have at most 53 bits.
@@ -113,7 +118,7 @@ def add_register(
             value = np.int64(found[n])
             shift = np.int64(scales_a[row_at + row]) + np.int64(scales_b[at + column])
             aligned = shift_integer(value, shift, how.rounding)
-            if how.overflow == 1:
+            if how.overflow == WRAP:
                 total = ((state[place + n] + aligned + limit) & (2 * limit - 1)) - limit
             else:
                 # A shift that lost bits is far outside: any register that does not wrap shows it.

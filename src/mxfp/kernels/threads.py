@@ -125,11 +125,11 @@ class _Pool:
     def run(self, job: _Job, helpers: int) -> None:
         """Do a job with the help of others."""
         self.start(helpers)
-        with self.call:
-            self.job = job
-            self.called[0] += 1
-            self.call.notify_all()
         try:
+            with self.call:
+                self.job = job
+                self.called[0] += 1
+                self.call.notify_all()
             job.take()
         finally:
             self.job = None

@@ -14,9 +14,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from ..prepared import WIDTH
 from . import assembly
 from ._jit import kernel
-from .assembly import HEIGHT, WIDTH
+from .assembly import HEIGHT
 from .isa import Avx2, Avx512Vnni
 
 TILE = HEIGHT * WIDTH
@@ -100,9 +101,8 @@ def add_groups(
 ) -> None:  # fmt: skip
     """`groups` groups of a tile, each exact term added to the state with one rounding to its dtype."""
     found = new_sums(a)
-    assert (
-        row_at >= 0 and column_at >= 0 and state_at >= 0
-    )  # or indices could wrap, and LLVM would not vectorise
+    # Or indices could wrap, and LLVM would not vectorise.
+    assert row_at >= 0 and column_at >= 0 and state_at >= 0
     for g in range(groups):
         sums(
             isa, a, a_at + g * group * HEIGHT, seeds, row_at + g * HEIGHT, b, b_at + g * group * WIDTH,
@@ -356,68 +356,30 @@ def _pack_row(
 
 
 def gemv(
-    isa: Any,
-    rows: int,
-    group: int,
-    shift: int,
-    a: Any,
-    seeds: Any,
-    scales_a: Any,
-    b: Any,
-    b_at: int,
-    scales_b: Any,
-    column_at: int,
-    groups: int,
-    constants: Any,
-    state: Any,
-) -> None:
-    """Up to four rows by a panel of nibbles, as `add_groups`; there are no plain loops for it."""
-    raise NotImplementedError
+    isa: Any, height: Any, group: int, a: Any, seeds: Any, scales_a: Any, b: Any, b_at: int, scales_b: Any,
+    column_at: int, groups: int, constants: Any, state: Any,
+) -> None:  # fmt: skip
+    """Up to four rows by a panel of nibbles, as `add_groups`; height is a tuple as long as there are rows.
+
+    Only assembly gains by it: where there is none, `matmul` unpacks the panel, and this is never asked.
+    """
+    raise NotImplementedError("gemv is for AVX2 and AVX-512; GEMV_MOST keeps the others away")
 
 
 @overload(gemv, strict=False)
 def _gemv(
-    isa: Any, rows: int, group: int, shift: int, a: Any, seeds: Any, scales_a: Any, b: Any, b_at: int,
-    scales_b: Any, column_at: int, groups: int, constants: Any, state: Any,
+    isa: Any, height: Any, group: int, a: Any, seeds: Any, scales_a: Any, b: Any, b_at: int, scales_b: Any,
+    column_at: int, groups: int, constants: Any, state: Any,
 ) -> Any:  # fmt: skip
     name = _name(isa)
     assert name is not None
-    one, one_half = (assembly.gemv(name, 1, steps, shift) for steps, shift in ((8, 23), (4, 20)))
-    wide = name == "avx512vnni"
-    two, three, four = (assembly.gemv(name, n if wide else 1, 8, 23) for n in (2, 3, 4))
-    two_half, three_half, four_half = (assembly.gemv(name, n if wide else 1, 4, 20) for n in (2, 3, 4))
+    # Blocks of 32 have E8M0 scales, whose codes are float32's exponent field; blocks of 16 have UE4M3.
+    whole, half = (assembly.gemv(name, len(height), steps, shift) for steps, shift in ((8, 23), (4, 20)))
 
-    def fast(
-        isa, rows, group, shift, a, seeds, scales_a, b, b_at, scales_b, column_at, groups, constants, state
-    ):
+    def fast(isa, height, group, a, seeds, scales_a, b, b_at, scales_b, column_at, groups, constants, state):
         if group == 32:
-            if rows == 1:
-                one(a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0)
-            elif rows == 2:
-                two(a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0)
-            elif rows == 3:
-                three(
-                    a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0
-                )
-            else:
-                four(
-                    a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0
-                )
-        elif rows == 1:
-            one_half(
-                a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0
-            )
-        elif rows == 2:
-            two_half(
-                a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0
-            )
-        elif rows == 3:
-            three_half(
-                a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0
-            )
+            whole(a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0)
         else:
-            four_half(
-                a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0
-            )
+            half(a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0)
 
     return fast

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .blocks import BlockArray, blocks_along, check_choice
 from .formats import BlockFormat, Bools, Codes, Floats, Integers
-from .integers import WidthError, check_width, saturate, sum_width, wrap
+from .integers import WidthError, check_bits, saturate, sum_width, wrap
 
 Overflow = Literal["raise", "wrap", "saturate"]
 """What a register does with a value it cannot hold."""
@@ -282,7 +282,7 @@ def block_dots(
     check_pair(a, b)
     check_choice(overflow, OVERFLOWS, "overflow")
     if width is not None:
-        width = check_width(width)
+        width = check_bits(width)
     for side, q in (("a", a), ("b", b)):
         if q.block_axis != q.ndim - 1:
             raise ValueError(

@@ -41,7 +41,7 @@ class WidthError(ValueError):
         return WidthError(self.what, self.of, self.block, index, self.value, self.width)
 
 
-def check_width(width: int) -> int:
+def check_bits(width: int) -> int:
     """A number of bits of a register; ValueError for anything else."""
     if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or not 1 <= width <= MOST_BITS:
         raise ValueError(f"width is a number of bits, 1 … {MOST_BITS}, got {width!r}")

@@ -18,7 +18,7 @@ from .blocks import check_choice
 from .dot import INT64_BITS, OVERFLOWS, Overflow, Terms
 from .floats import AnyFloats, canonical_nan, float_dtype
 from .formats import Integers
-from .integers import MOST_BITS, WidthError, check_width, saturate, wrap
+from .integers import MOST_BITS, WidthError, check_bits, saturate, wrap
 
 ShiftRounding = Literal["floor", "toward_zero", "nearest_even"]
 """What happens to the bits that a right shift drops."""
@@ -63,7 +63,7 @@ class FixedPoint(Accumulator):
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        object.__setattr__(self, "width", check_width(self.width))
+        object.__setattr__(self, "width", check_bits(self.width))
         _set_integer(self, "lsb_exponent", -MOST_BITS, MOST_BITS)
         check_choice(self.overflow, OVERFLOWS, "overflow")
         check_choice(self.rounding, SHIFT_ROUNDINGS, "rounding")

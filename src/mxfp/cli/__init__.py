@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line. Every wrong call ends in one clear line and a non-zero exit.
+
+`app` has the group and what commands share; every other module is the commands of one subject.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from . import journeys, layers
+from .app import cli
+
+__all__ = ["cli", "journeys", "layers", "main"]
+
+
+def main() -> None:
+    """Run the command line; what the user can mend is one line, not a traceback."""
+    try:
+        code = cli.main(prog_name="mxfp", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("mxfp: interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    except (ValueError, TypeError, ImportError, FloatingPointError, OSError) as error:
+        click.echo(f"mxfp: {error}", err=True)
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group that every command joins, and the options that several share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+from rich.console import Console
+
+from .. import __version__
+from ..accumulate import Accumulator
+from ..encode import ROUNDINGS
+from ..formats import BLOCK_FORMATS, MXFP4
+from ..names import accumulator as accumulator_named
+from ..scale import SCALE_RULES
+
+
+class AccumulatorType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """An accumulator by its short text: `exact`, `sequential:float16`, `fixed:24:-12`."""
+
+    name = "accumulator"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Accumulator:
+        """Text -> Accumulator, or one clear line."""
+        if isinstance(value, Accumulator):
+            return value
+        try:
+            return accumulator_named(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def format_option(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --format."""
+    return click.option(
+        "--format",
+        "fmt",
+        type=click.Choice(list(BLOCK_FORMATS), case_sensitive=False),
+        default=MXFP4.name,
+        show_default=True,
+        help="Block format.",
+    )(function)
+
+
+def rounding_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --scale-rule, --rounding and --seed."""
+    for option in (
+        click.option(
+            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of stochastic rounding."
+        ),
+        click.option("--rounding", type=click.Choice(ROUNDINGS), default="nearest_even", show_default=True),
+        click.option("--scale-rule", type=click.Choice(SCALE_RULES), help="Default: the format's own."),
+    ):
+        function = option(function)
+    return function
+
+
+class Progress:
+    """A progress bar on standard error, where that is a terminal."""
+
+    def __enter__(self) -> Progress:
+        from rich import progress
+
+        columns = (
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TimeElapsedColumn(),
+        )
+        self.bar = progress.Progress(*columns, console=Console(stderr=True), transient=True)
+        self.task = self.bar.add_task("starting")
+        self.bar.start()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.bar.stop()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show how far `what` has come."""
+        self.bar.update(self.task, description=what, completed=done, total=total)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mxfp")
+def cli() -> None:
+    r"""Microscaling (MX) arithmetic, bit for bit.
+
+    \b
+    Try:
+      mxfp report                     what MXFP4 does to a real layer
+      mxfp show 0.1 -2.3 7 1          one block's journey
+      mxfp dot                        one dot product's journey
+      mxfp formats                    the formats; mxfp formats E2M1: every code
+    """

@@ -623,6 +623,18 @@ def leading_exponent(scale_format: str, code: int) -> int:
     return max(code >> 3, 1) - 7
 
 
+def element_exponent(fmt: str, code: int) -> int:
+    """Contract §5: floor(log2 |value|), and below the smallest normal the exponent of that one.
+
+    For codes that are neither zero nor special, whose exponents nobody asks for.
+    """
+    value = element(fmt, code)
+    if not isinstance(value, Fraction) or value == 0:
+        raise ValueError(f"{fmt} code {code} has no exponent")
+    smallest_normal = 0 if fmt == "INT8" else 1 - FIELDS[fmt][2]
+    return max(floor_log2(abs(value)), smallest_normal)
+
+
 def truncate(x: Fraction, lsb: int) -> Fraction:
     """Toward zero to a multiple of 2**lsb."""
     return math.trunc(x / power(lsb)) * power(lsb)
@@ -643,6 +655,8 @@ def fused(
     scale_a: str = "E8M0",
     scale_b: str = "E8M0",
     block: int = 32,
+    exponents: str = "scales",
+    result_bits: int = 23,
 ) -> int:
     """`Fused`, by default "Blackwell, MXFP4" (arXiv:2511.10909): float32 bits, never -0."""
     if block % group != 0 or step % group != 0:
@@ -664,8 +678,10 @@ def fused(
                 exponent = zero_exponent
             else:
                 exponent = leading_exponent(scale_a, ca) + leading_exponent(scale_b, cb)
+                if exponents == "products" and isinstance(value, Fraction):
+                    exponent += element_exponent(fmt_a, x[0]) + element_exponent(fmt_b, y[0])
             addends.append((exponent, value))
-        c = add_truncated(addends, fraction_bits)
+        c = add_truncated(addends, fraction_bits, result_bits)
     return c
 
 
@@ -676,8 +692,8 @@ def carry_exponent(c: Value, zero_exponent: int) -> int:
     return max(floor_log2(abs(c)), -126)
 
 
-def add_truncated(addends: list[tuple[int, Value]], fraction_bits: int) -> int:
-    """Contract §5: align to the largest exponent, truncate, add exactly, truncate to float32."""
+def add_truncated(addends: list[tuple[int, Value]], fraction_bits: int, result_bits: int = 23) -> int:
+    """Contract §5: align to the largest exponent, truncate, add exactly, truncate to the result's bits."""
     lsb = max(exponent for exponent, _ in addends) - fraction_bits
     total: Value = Fraction(0)
     for _, value in addends:
@@ -687,6 +703,7 @@ def add_truncated(addends: list[tuple[int, Value]], fraction_bits: int) -> int:
     if not isinstance(total, Fraction):
         return round_to(total, "float32")
     pattern = pattern_below(abs(total), "float32")  # from 2**128 on: infinity
+    pattern -= pattern % (1 << 23 - result_bits)  # the last fraction bits, of subnormals too
     return pattern + sign_bit("float32") if total < 0 and pattern != 0 else pattern
 
 

@@ -250,9 +250,11 @@ def oracle_result(accumulator: Any, a: mxfp.BlockArray, b: mxfp.BlockArray) -> i
             scale_a=a.format.scale.name,
             scale_b=b.format.scale.name,
             block=a.format.block,
+            exponents=accumulator.exponents,
+            result_bits=accumulator.result_bits,
         )
         return oracle.scale_tensor(found, dtype, factor)
-    terms = oracle_terms(a, b)
+    terms = oracle_terms(a, b, group=accumulator.terms_of)
     if isinstance(accumulator, mxfp.Exact):
         return oracle.exact(terms, dtype, factor)
     if isinstance(accumulator, mxfp.FixedPoint):
@@ -286,6 +288,11 @@ FUSED = [
     mxfp.Fused(25, 16, 64, -139),
     mxfp.Fused(8, 8, 16, -139),
     mxfp.Fused(0, 4, 32, -200),
+    mxfp.Fused(12, 16, 32, -139, "scales", 10),
+    mxfp.BLACKWELL_MXF8F6F4,
+    mxfp.HOPPER_FP8,
+    mxfp.ADA_FP8,
+    mxfp.Fused(3, 1, 8, -20, "products", 4),
 ]
 FIXED = [
     mxfp.FixedPoint(width, lsb, overflow, rounding)
@@ -293,7 +300,14 @@ FIXED = [
     for overflow in ("wrap", "saturate")
     for rounding in ("floor", "toward_zero", "nearest_even")
 ]
-ACCUMULATORS = [*FLOAT_ACCUMULATORS, *FUSED, *FIXED]
+GROUPED = [
+    mxfp.Sequential("float32", 8),
+    mxfp.Sequential("bfloat16", 16),
+    mxfp.Sequential("float16", 4),
+    mxfp.Sequential("float64", 2),
+    mxfp.Sequential("float32", 1),
+]
+ACCUMULATORS = [*FLOAT_ACCUMULATORS, *GROUPED, *FUSED, *FIXED]
 
 
 # --- hard data

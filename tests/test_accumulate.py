@@ -5,7 +5,9 @@ import dataclasses
 import itertools
 import math
 import pickle
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +17,10 @@ from hypothesis import strategies as st
 import mxfp
 import oracle
 from mxfp.accumulate import Fixed
+from mxfp.distributions import DISTRIBUTIONS, draw
 from mxfp.dot import Terms
 from mxfp.names import accumulator as parse
+from mxfp.registers import TENSOR_CORES
 from support import (
     ACCUMULATORS,
     DTYPES,
@@ -207,6 +211,60 @@ def test_a_tensor_core_that_cancels_to_zero_is_plus_zero_and_its_nan_is_its_own(
     for accumulator in FLOAT_ACCUMULATORS:
         found = mxfp.matmul(one, nan, accumulator=accumulator)
         assert int(bits(found)[()]) == oracle.NAN_BITS[accumulator.dtype]
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=name_of)
+@pytest.mark.parametrize("accumulator", TENSOR_CORES.values(), ids=name_of)
+def test_tensor_cores_on_every_distribution(accumulator, fmt):
+    rng = np.random.default_rng(8)
+    for name, (scales, finite) in itertools.product(
+        DISTRIBUTIONS, (("near-unit", True), ("near-unit", False), ("uniform", True), ("corner", True))
+    ):
+        a, b = (draw(name, fmt, (70,), rng, scales=scales, finite=finite) for _ in "ab")
+        found = accumulator(mxfp.block_dots(a, b, group=accumulator.terms_of))
+        assert int(bits(found)[()]) == oracle_result(accumulator, a, b), (name, scales)
+
+
+def test_the_example_by_which_mma_sim_tells_tensor_cores_apart():
+    """arXiv:2511.10909, Eq. 10 and Table 8: 2**23 - 2**23 - 0.5 - 0.25 - 0.125, the first of them as c."""
+    results = {}
+    for name in ("blackwell-mxf8f6f4", "hopper-fp8", "ada-fp8"):
+        step = TENSOR_CORES[name].step
+        a, b = np.zeros((2, step + 4))
+        a[0], b[0] = 2.0**13, 2.0**10
+        a[step:], b[step:] = [-(2.0**13), -0.5, -0.25, -0.125], [2.0**10, 1, 1, 1]
+        sides = [
+            mxfp.BlockArray(mxfp.encode(x, mxfp.E5M2), [127] * -(-len(x) // 32), mxfp.MXFP8_E5M2)
+            for x in (a, b)
+        ]
+        results[name] = float(mxfp.matmul(*sides, accumulator=TENSOR_CORES[name]))
+    a, b = np.zeros((2, 128))
+    a[0], b[0] = 4, 2
+    a[[64, 96, 97, 98]], b[[64, 96, 97, 98]] = [-4, -1, -1, -0.5], [4, 1, 0.5, 0.5]
+    sides = [
+        mxfp.BlockArray(mxfp.encode(x, mxfp.E2M1), scales, mxfp.MXFP4)
+        for x, scales in ((a, [147, 127, 146, 127]), (b, [127, 127, 127, 126]))
+    ]
+    results["blackwell"] = float(mxfp.matmul(*sides, accumulator=mxfp.BLACKWELL_MXFP4))
+    assert results == {"blackwell-mxf8f6f4": -0.75, "hopper-fp8": 0.0, "ada-fp8": 0.0, "blackwell": -0.875}
+
+
+@pytest.mark.parametrize("accumulator", FUSED, ids=name_of)
+def test_a_trace_ends_where_matmul_does(accumulator):
+    a, b = (random_blocks(mxfp.MXFP8_E4M3, (75,), seed=s, scales=(120, 134)) for s in (1, 2))
+    found = mxfp.trace(a, b, accumulator=accumulator)
+    assert found.result_bits == int(bits(mxfp.matmul(a, b, accumulator=accumulator))[()])
+    assert len(found.steps) == -(-75 // accumulator.step)
+    assert found.group == accumulator.group
+
+
+def test_products_on_their_own_need_terms_that_know_their_exponents():
+    terms = made_of([[1, 2]], [[0, 0]], 14)
+    with pytest.raises(ValueError, match=r"hopper-fp8 takes terms of single products.*group=1"):
+        mxfp.HOPPER_FP8(terms)
+    q = mxfp.quantize([6.0] * 32)
+    with pytest.raises(ValueError, match=r"ada-fp8 takes terms of 1 products, got terms of 32"):
+        mxfp.ADA_FP8(mxfp.block_dots(q, q))
 
 
 # --- specials
@@ -405,6 +463,11 @@ def test_the_text_of_an_accumulator_is_read_back(accumulator):
         ("fixed:24:-12:saturate:toward_zero", mxfp.FixedPoint(24, -12, "saturate", "toward_zero")),
         ("fused:35:16:64:-139", mxfp.BLACKWELL_MXFP4),
         ("blackwell", mxfp.BLACKWELL_MXFP4),
+        ("fused:25:1:32:-133:products", mxfp.BLACKWELL_MXF8F6F4),
+        ("blackwell-mxf8f6f4", mxfp.BLACKWELL_MXF8F6F4),
+        ("fused:13:1:32:-133:products:13", mxfp.HOPPER_FP8),
+        ("hopper-fp8", mxfp.HOPPER_FP8),
+        ("ada-fp8", mxfp.ADA_FP8),
     ],
 )
 def test_short_texts_name_accumulators(text, expected):
@@ -423,6 +486,10 @@ def test_short_texts_name_accumulators(text, expected):
         "fixed:24:0:ignore",
         "fused:35",
         "blackwell:1",
+        "hopper",
+        "fused:25:16:32:-133:products",
+        "fused:25:1:32:-133:sums",
+        "fused:25:1:32:-133:products:24",
         "exact:float32:1",
         "fixed:²:0",
     ],
@@ -445,6 +512,11 @@ def test_other_texts_are_refused_with_examples(text):
         lambda: mxfp.Fused(35, 16, 40, -139),
         lambda: mxfp.Fused(35, 0, 64, -139),
         lambda: mxfp.Fused(35.0, 16, 64, -139),
+        lambda: mxfp.Fused(35, 16, 64, -139, "products"),
+        lambda: mxfp.Fused(35, 1, 64, -139, "sums"),
+        lambda: mxfp.Fused(35, 16, 64, -139, result_bits=24),
+        lambda: mxfp.Fused(35, 16, 64, -139, result_bits=-1),
+        lambda: mxfp.Fused(35, 16, 64, -139, result_bits=10.0),
     ],
 )
 def test_parameters_that_make_no_accumulator_are_refused(make):
@@ -487,3 +559,65 @@ def test_a_width_error_survives_a_process_boundary():
         mxfp.block_dots(q, q, width=13)
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.block, again.value) == (str(caught.value), 0, 4608)
+
+
+# --- docs/accumulators.md
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "accumulators.md").read_text(encoding="utf-8")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.splitlines()
+    if line.startswith("| `")
+]
+
+
+def test_every_short_text_of_the_page_is_the_accumulator_beside_it():
+    for text, python, *_ in ROWS:
+        assert parse(text.strip("`")) == eval(python.strip("`"), {"mxfp": mxfp}), text
+    assert {parse(text.strip("`")).short for text, *_ in ROWS} == {
+        "exact",
+        "sequential",
+        "pairwise",
+        "fixed",
+        "fused",
+    }
+
+
+def test_the_numbers_of_every_tensor_core_are_those_of_the_page():
+    rows = {row[0].strip("`"): row for row in ROWS if len(row) == 10}
+    assert list(rows) == list(TENSOR_CORES)
+    for name, known in TENSOR_CORES.items():
+        numbers = [int(cell.replace("−", "-")) for cell in rows[name][5:]]
+        fused = known.fraction_bits, known.step, known.group, known.zero_exponent, known.result_bits
+        assert tuple(numbers) == fused
+        assert rows[name][4] == known.exponents
+        assert str(known) == name
+
+
+def test_every_other_text_of_the_page_names_an_accumulator_too():
+    texts = re.findall(r"`((?:sequential|fixed|fused|pairwise|exact):[^`]*)`", PAGE)
+    assert len(texts) > 15
+    for text in texts:
+        assert parse(text).short == text.split(":")[0]
+
+
+@pytest.mark.parametrize("fmt", [f for f in FORMATS if f.block == 32], ids=name_of)
+def test_published_registers_of_a_block_neither_round_nor_overflow(fmt):
+    """MX-for-FPGA's for every format, and 40 bits with LSB 2**-16 where a product is a multiple of that."""
+    element = fmt.element.name
+    text = re.search(rf"`(fixed:\d+:-\d+)` \({element}\)", PAGE)
+    assert text is not None
+    registers = [parse(text.group(1))]
+    if element not in ("E4M3", "E5M2"):
+        registers.append(parse("fixed:40:-16:saturate"))
+    rng = np.random.default_rng(1)
+    low, high = int(fmt.element.integers.argmin()), int(fmt.element.integers.argmax())
+    ends = [[x, y] for x in (low, high) for y in (low, high)]
+    rows = [np.full((32, 2), end, np.uint8) for end in ends]
+    rows += [draw("edges", fmt, (32, 2), rng, axis=0, finite=True).codes for _ in range(40)]
+    for codes in rows:
+        a, b = (mxfp.BlockArray(codes[:, side], [127], fmt) for side in (0, 1))
+        terms = mxfp.block_dots(a, b)
+        for register in registers:
+            same_bits(np.asarray(register(terms)), np.asarray(mxfp.Exact("float64")(terms)))

@@ -158,6 +158,37 @@ def test_groups_cut_a_block_into_more_terms(group):
             mxfp.block_dots(a, b, group=wrong)
 
 
+@pytest.mark.parametrize("fmt", FORMATS, ids=name_of)
+def test_terms_of_one_product_know_its_exponents(fmt):
+    """Of all finite products but zeros, under scales of every kind, as the contract's §5 has them."""
+    codes = np.flatnonzero(fmt.element.integers)
+    scales = np.array([0, 1, 7, 8, 9, 15, 16, 60, fmt.scale.nan_code - 1], np.uint8)
+    rng = np.random.default_rng(1)
+    x, y = (rng.choice(codes, (400, 1)).astype(np.uint8) for _ in "ab")
+    ca, cb = (rng.choice(scales, (400, 1)) for _ in "ab")
+    x[: codes.size, 0], y[-codes.size :, 0] = codes, codes
+    a, b = mxfp.BlockArray(x, ca, fmt), mxfp.BlockArray(y, cb, fmt)
+    terms = mxfp.block_dots(a, b, group=1)
+    names = fmt.element.name, fmt.scale.name
+    expected = [
+        sum(oracle.element_exponent(names[0], c) for c in (i, j))
+        + sum(oracle.leading_exponent(names[1], c) for c in (k, m))
+        for i, j, k, m in zip(*(s.ravel().tolist() for s in (x, y, ca, cb)), strict=True)
+    ]
+    assert terms.leading is not None
+    assert terms.leading.shape == (400, 1)
+    assert terms.leading.ravel().tolist() == expected
+    whole = [
+        abs(value) / oracle.power(e) for value, e in zip(terms.fractions().ravel(), expected, strict=True)
+    ]
+    assert max(whole) < (16 if fmt.scale.mantissa_bits else 4)
+    assert mxfp.block_dots(a, b, group=2).leading is None
+    assert mxfp.block_dots(a, b).leading is None
+    one = mxfp.block_dots(mxfp.BlockArray(x[0], ca[0], fmt), mxfp.BlockArray(y, cb, fmt), group=1)
+    assert one.leading is not None
+    assert one.leading.shape == (400, 1)
+
+
 def test_live_says_whether_any_product_is_not_zero():
     codes = np.zeros((4, 32), np.uint8)
     codes[1, 3], codes[2, 3], codes[2, 4], codes[3, :2] = 1, 1, 9, (1, 9)

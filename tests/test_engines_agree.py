@@ -34,6 +34,8 @@ QUANTIZING = [name for name in FAST if ENGINES[name].isa is None]
 """Instruction sets are for products; all others have the same kernels."""
 ACCUMULATORS = [
     *(kind(dtype) for kind in (mxfp.Sequential, mxfp.Exact) for dtype in DTYPES),
+    mxfp.Sequential("float32", 8),
+    mxfp.Sequential("float32", 16),
     mxfp.Pairwise("float32"),
     mxfp.BLACKWELL_MXFP4,
     mxfp.Fused(8, 8, 16, -139),

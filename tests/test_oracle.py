@@ -668,6 +668,81 @@ def test_an_nvfp4_group_aligns_by_the_leading_bit_of_its_scale() -> None:
     assert bits == oracle.round_to(Fraction(18), "float32")
 
 
+MXF8F6F4 = {"fraction_bits": 25, "group": 1, "step": 32, "zero_exponent": -133, "exponents": "products"}
+
+
+def test_a_product_on_its_own_aligns_by_its_elements_and_scales_unnormalised() -> None:
+    own = {**MXF8F6F4, "fraction_bits": 0}
+
+    def summed(a: list[int], b: list[int], scales: tuple[int, int] = (127, 127), **changed: Any) -> int:
+        return oracle.fused(a, [scales[0]], b, [scales[1]], **{**own, **changed})
+
+    # two products of 1.5 and 1.5: the exponent of each is 0, so each loses its quarter; as one sum, 4.5
+    assert summed([3, 3], [3, 3]) == oracle.round_to(Fraction(4), "float32")
+    assert oracle.fused([3, 3], [127], [3, 3], [127], fraction_bits=1) == 0x40900000
+    # 0.5 is subnormal and has the exponent of 1: its square, 1/4, needs two bits below that
+    assert [summed([1], [1], fraction_bits=n) for n in (0, 1, 2)] == [0, 0, 0x3E800000]
+    # the exponents of scales count, their order does not
+    assert (
+        summed([3], [3], (130, 120))
+        == summed([3], [3], (120, 130))
+        == oracle.round_to(Fraction(1, 8), "float32")
+    )
+    # 6 times 6 at exponent 4 hides 0.5 times 1 at exponent 0, of which 4 bits below are -1
+    assert summed([7, 1], [7, 2], fraction_bits=4) == oracle.round_to(Fraction(36), "float32")
+    assert summed([7, 1], [7, 2], fraction_bits=5) == oracle.round_to(Fraction(73, 2), "float32")
+    # a product of zero stands at the zero exponent, wherever its scale is; a NaN scale is NaN even so
+    assert summed([2, 0], [2, 0], (27, 107)) == oracle.round_to(oracle.power(-120), "float32")
+    assert summed([2, 0], [2, 0], (27, 107), zero_exponent=-119) == 0
+    assert summed([0], [0], (255, 127)) == 0x7FFFFFFF
+
+
+def test_the_exponents_of_elements() -> None:
+    exponents = {
+        "E2M1": {1: 0, 2: 0, 3: 0, 4: 1, 7: 2, 9: 0},
+        "E2M3": {1: 0, 7: 0, 8: 0, 31: 2},
+        "E3M2": {1: -2, 3: -2, 4: -2, 31: 4},
+        "E4M3": {1: -6, 7: -6, 8: -6, 0x38: 0, 0xFE: 8},
+        "E5M2": {1: -14, 4: -14, 8: -13, 0x7B: 15},
+        "INT8": {1: 0, 63: 0, 64: 0, 127: 0, 128: 1, 129: 0, 255: 0},
+    }
+    for fmt, codes in exponents.items():
+        assert {code: oracle.element_exponent(fmt, code) for code in codes} == codes
+        with pytest.raises(ValueError, match=f"{fmt} code 0 has no exponent"):
+            oracle.element_exponent(fmt, 0)
+
+
+def test_a_result_of_fewer_bits_is_truncated_at_the_end_of_every_step() -> None:
+    own = {**MXF8F6F4, "step": 1, "fmt_a": "E5M2", "fmt_b": "E5M2"}
+    one, small, minus = 0x3C, 0x0C, 0x8C  # 1, 2**-12, -2**-12
+    assert oracle.fused([one, small], [127], [one, one], [127], **own, result_bits=12) == 0x3F800800
+    assert oracle.fused([one, small], [127], [one, one], [127], **own, result_bits=11) == 0x3F800000
+    assert oracle.fused([one, minus], [127], [one, one], [127], **own, result_bits=11) == 0x3F7FF000
+    assert oracle.fused([one, minus], [127], [one, one], [127], **own, result_bits=10) == 0x3F7FE000
+    # below 2**-126 the bits are multiples of 2**-139: 2**-139 is kept, 2**-140 is not
+    assert oracle.fused([one], [1], [one], [114], **own, result_bits=13) == 1 << 10
+    assert oracle.fused([one], [1], [one], [113], **own, result_bits=13) == 0
+    assert oracle.fused([one], [254], [one], [254], **own, result_bits=13) == 0x7F800000
+
+
+def test_the_example_by_which_mma_sim_tells_tensor_cores_apart() -> None:
+    """arXiv:2511.10909, Eq. 10 and Table 8: 2**23 - 2**23 - 0.5 - 0.25 - 0.125, the first of them as c."""
+    code = {v: oracle.encode("E5M2", Fraction(v), "nearest_even") for v in (8192, 1024, 1, 0.5, 0.25, 0.125)}
+    minus = 128
+
+    def result(step: int, **parameters: Any) -> Value:
+        a = [code[8192]] + [0] * (step - 1) + [minus | code[v] for v in (8192, 0.5, 0.25, 0.125)]
+        b = [code[1024]] + [0] * (step - 1) + [code[v] for v in (1024, 1, 1, 1)]
+        scales = [127] * (step // 32 + 1)
+        found = oracle.fused(a, scales, b, scales, **parameters, step=step, fmt_a="E5M2", fmt_b="E5M2")
+        return oracle.bits_to_fraction(found, "float32")
+
+    own: dict[str, Any] = {"group": 1, "exponents": "products"}
+    assert result(32, **own, fraction_bits=25, zero_exponent=-133) == Fraction(-3, 4)
+    assert result(32, **own, fraction_bits=13, zero_exponent=-133, result_bits=13) == 0
+    assert result(16, **own, fraction_bits=13, zero_exponent=-132, result_bits=13) == 0
+
+
 def test_the_epilogue_multiplies_once_and_keeps_nan_and_the_sign_of_zero() -> None:
     assert oracle.scale_tensor(0x3F800000, "float32", Fraction(3, 2)) == 0x3FC00000
     assert oracle.scale_tensor(0x80000000, "float32", Fraction(3)) == 0x80000000

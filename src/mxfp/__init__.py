@@ -32,12 +32,14 @@ from .integers import WidthError, to_integers
 from .matmul import matmul
 from .packing import pack, unpack
 from .prepared import PreparedMatrix, prepare
-from .registers import BLACKWELL_MXFP4, FixedPoint, Fused
+from .registers import ADA_FP8, BLACKWELL_MXF8F6F4, BLACKWELL_MXFP4, HOPPER_FP8, FixedPoint, Fused
 from .trace import Trace, trace
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ADA_FP8",
+    "BLACKWELL_MXF8F6F4",
     "BLACKWELL_MXFP4",
     "E2M1",
     "E2M3",
@@ -45,6 +47,7 @@ __all__ = [
     "E4M3",
     "E5M2",
     "E8M0",
+    "HOPPER_FP8",
     "INT8",
     "MXFP4",
     "MXFP6_E2M3",

@@ -28,7 +28,7 @@ from .floats import (
     round_integers,
 )
 from .formats import Floats, Integers
-from .integers import WidthError
+from .integers import MOST_BITS, WidthError
 
 
 class Fixed(NamedTuple):
@@ -118,20 +118,28 @@ class Accumulator(ABC):
 
     def __str__(self) -> str:
         """The short text that `mxfp.names.accumulator` reads."""
-        return ":".join([self.short, *(str(getattr(self, f.name)) for f in fields(self))])
+        parameters = [getattr(self, f.name) for f in fields(self)]
+        return ":".join([self.short, *(str(p) for p in parameters if p is not None)])
+
+
+def set_integer(accumulator: Accumulator, name: str, low: int, high: int) -> None:
+    """Check a parameter, and keep it as a Python integer: numpy's would wrap."""
+    value = getattr(accumulator, name)
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or not low <= value <= high:
+        raise ValueError(f"{name} is an integer, {low} … {high}, got {value!r}")
+    object.__setattr__(accumulator, name, int(value))
 
 
 def _lifted(terms: Terms) -> Terms:
     """The same terms with at least one leading axis."""
     if terms.sums.ndim > 1:
         return terms
-    return replace(
-        terms,
-        sums=terms.sums[None],
-        exponents=terms.exponents[None],
-        specials=None if terms.specials is None else terms.specials[None],
-        live=None if terms.live is None else terms.live[None],
-    )
+    lifted: dict[str, Any] = {}
+    for name in ("sums", "exponents", "specials", "live", "leading"):
+        array = getattr(terms, name)
+        lifted[name] = None if array is None else array[None]
+    return replace(terms, **lifted)
 
 
 def _lowered(step: Step) -> Step:
@@ -252,7 +260,8 @@ class Exact(_FloatAccumulator):
 class Sequential(_FloatAccumulator):
     """acc = round(acc + term) in block order: one rounding per addition of the exact term.
 
-    What a loop of fused multiply-adds gives. Overflow goes to infinity, subnormals are kept.
+    What a loop of fused multiply-adds gives. Overflow goes to infinity, subnormals are kept. group: products
+    per term, a divisor of the block, as of dot-product units that are narrower than one; None is the block.
 
     >>> import mxfp
     >>> big, one = mxfp.quantize([4096.0] + [0.0] * 31 + [1.0]), mxfp.quantize([1.0] + [0.0] * 31 + [1.0])
@@ -263,6 +272,18 @@ class Sequential(_FloatAccumulator):
 
     short: ClassVar[str] = "sequential"
     dtype: Any = "float32"
+    group: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check both parameters."""
+        super().__post_init__()
+        if self.group is not None:
+            set_integer(self, "group", 1, MOST_BITS)
+
+    @property
+    def terms_of(self) -> int | None:
+        """Products per term."""
+        return self.group
 
     def _steps(self, terms: Terms) -> Iterator[Step]:
         """Add the terms in order."""

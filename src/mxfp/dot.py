@@ -35,7 +35,10 @@ class Terms:
     sums * 2**exponents. bits: signed bits that any sum of this kind needs. unit: exponents - unit is the
     exponent of the scales alone. specials: float64, 0.0 for a finite term, else NaN or an infinity; None
     if all are finite. live: whether any product of the term is nonzero. factor: significand and exponent
-    of the product of both tensor scales, outside the terms. group: products per term.
+    of the product of both tensor scales, outside the terms. group: products per term. leading: int64, for
+    terms of one product only: the exponents of both elements and both scales, added (see
+    `ElementFormat.exponents`); the product's magnitude is 2**leading times less than 4, or less than 16
+    with scales that have mantissa bits.
 
     >>> import mxfp
     >>> q = mxfp.quantize([6.0] * 32)
@@ -52,6 +55,7 @@ class Terms:
     live: Bools | None = None
     factor: tuple[int, int] = (1, 0)
     group: int | None = None
+    leading: Integers | None = None
 
     def __len__(self) -> int:
         """Number of terms of each dot product."""
@@ -85,6 +89,12 @@ class Operand:
     def integers(self) -> Integers:
         """(rows, groups, group) int64 in LSB units; 0 for NaN and infinite codes, see `specials`."""
         return self.format.element.integers[self.codes]
+
+    @property
+    def leading(self) -> Integers:
+        """(rows, groups) int64: the exponents of each group's first element and of its scale, added."""
+        element, scale = self.format.element, self.format.scale
+        return element.exponents[self.codes[..., 0]] + scale.exponents[self.scales] + scale.mantissa_bits
 
     @property
     def finite(self) -> bool:
@@ -225,6 +235,7 @@ def dots(
         (live_sums > 0) & significant,
         _factor(a.tensor_scale, b.tensor_scale),
         a.codes.shape[-1],
+        a.leading[pick] + b.leading if a.codes.shape[-1] == 1 else None,
     )
 
 
@@ -327,4 +338,5 @@ def block_dots(
         reshaped(terms.live),
         terms.factor,
         size,
+        reshaped(terms.leading),
     )

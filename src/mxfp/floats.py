@@ -208,9 +208,9 @@ def round_integers(integers: NDArray[Any], exponents: Any, dtype: np.dtype[Any])
     [1.5, 549755813888.0]
     """
     nearest = dtype == np.float64
-    if integers.dtype != object and not nearest:
+    if integers.dtype != object:
         with np.errstate(over="ignore", under="ignore"):
-            exact = np.ldexp(to_float64(integers), exponents)
+            exact = np.ldexp(integers.astype(np.float64) if nearest else to_float64(integers), exponents)
     else:
         convert = _NEAREST if nearest else _ODD
         with np.errstate(over="ignore", under="ignore"):

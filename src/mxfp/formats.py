@@ -145,6 +145,12 @@ class ElementFormat:
         return _frozen(code >> self.mantissa_bits != (1 << self.exponent_bits) - 1)
 
     @cached_property
+    def exponents(self) -> Integers:
+        """(code_count,) int64: floor(log2) of the magnitude; below the smallest normal, that of it."""
+        field = np.maximum(self._magnitude_code >> self.mantissa_bits, 1)
+        return _frozen(field - self.bias)
+
+    @cached_property
     def values(self) -> Floats:
         """(code_count,) float64: the value of each code, exact; -0.0, infinities and NaN where they are."""
         magnitude = np.ldexp(np.abs(self.integers).astype(np.float64), self.lsb_exponent)

@@ -7,14 +7,14 @@ from dataclasses import MISSING, fields
 from typing import Final
 
 from .accumulate import Accumulator, Exact, Pairwise, Sequential
-from .registers import BLACKWELL_MXFP4, FixedPoint, Fused
+from .registers import TENSOR_CORES, FixedPoint, Fused
 
 ACCUMULATORS: Final[dict[str, type[Accumulator]]] = {
     kind.short: kind for kind in (Exact, Sequential, Pairwise, FixedPoint, Fused)
 }
 EXAMPLES: Final = (
-    "exact, exact:float16, sequential:bfloat16, pairwise:float32, fixed:24:-12:saturate, "
-    "fused:35:16:64:-139, blackwell"
+    "exact, exact:float16, sequential:bfloat16, sequential:float32:8, pairwise:float32, "
+    f"fixed:24:-12:saturate, fused:35:16:64:-139, {', '.join(TENSOR_CORES)}"
 )
 
 
@@ -24,15 +24,15 @@ def accumulator(text: str) -> Accumulator:
     Raises ValueError with examples for a text that names none.
 
     >>> accumulator("sequential:float16"), str(accumulator("fixed:24:-12:saturate"))
-    (Sequential(dtype='float16'), 'fixed:24:-12:saturate:floor:float64')
-    >>> accumulator("blackwell") == BLACKWELL_MXFP4
-    True
+    (Sequential(dtype='float16', group=None), 'fixed:24:-12:saturate:floor:float64')
+    >>> accumulator("hopper-fp8")
+    Fused(fraction_bits=13, group=1, step=32, zero_exponent=-133, exponents='products', result_bits=13)
     """
     if not isinstance(text, str):
         raise TypeError(f"an accumulator is named by a text such as {EXAMPLES}; got {text!r}")
     name, *parameters = text.strip().lower().split(":")
-    if name == "blackwell" and not parameters:
-        return BLACKWELL_MXFP4
+    if name in TENSOR_CORES and not parameters:
+        return TENSOR_CORES[name]
     kind = ACCUMULATORS.get(name)
     names = [f.name for f in fields(kind)] if kind else []
     required = 0 if kind is None else sum(f.default is MISSING for f in fields(kind))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .accumulate import Accumulator, Fixed, Step, joined
+from .accumulate import Accumulator, Fixed, Step, joined, set_integer
 from .blocks import check_choice
 from .dot import INT64_BITS, OVERFLOWS, Overflow, Terms
 from .floats import AnyFloats, canonical_nan, float_dtype
@@ -24,19 +24,14 @@ ShiftRounding = Literal["floor", "toward_zero", "nearest_even"]
 """What happens to the bits that a right shift drops."""
 SHIFT_ROUNDINGS: Final[tuple[ShiftRounding, ...]] = ("floor", "toward_zero", "nearest_even")
 
+Exponents = Literal["scales", "products"]
+"""Whose exponent a sum of products is aligned by."""
+EXPONENTS: Final[tuple[Exponents, ...]] = ("scales", "products")
+
 INT64_EXACT: Final = 53
 """Bits of an integer that float64 also holds, which is how its length is found."""
 FLOAT32: Final = np.dtype(np.float32)
 NAN_TENSOR_CORE: Final = np.uint32(0x7FFFFFFF)
-
-
-def _set_integer(accumulator: Accumulator, name: str, low: int, high: int) -> None:
-    """Check a parameter, and keep it as a Python integer: numpy's would wrap."""
-    value = getattr(accumulator, name)
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not low <= value <= high:
-        raise ValueError(f"{name} is an integer, {low} … {high}, got {value!r}")
-    object.__setattr__(accumulator, name, int(value))
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class FixedPoint(Accumulator):
     def __post_init__(self) -> None:
         """Check every parameter."""
         object.__setattr__(self, "width", check_bits(self.width))
-        _set_integer(self, "lsb_exponent", -MOST_BITS, MOST_BITS)
+        set_integer(self, "lsb_exponent", -MOST_BITS, MOST_BITS)
         check_choice(self.overflow, OVERFLOWS, "overflow")
         check_choice(self.rounding, SHIFT_ROUNDINGS, "rounding")
         object.__setattr__(self, "dtype", float_dtype(self.dtype).name)
@@ -132,13 +127,15 @@ def shift_integers(integers: NDArray[Any], shift: Integers, rounding: ShiftRound
 
 @dataclass(frozen=True)
 class Fused(Accumulator):
-    """Tensor-core style: align to the largest exponent, truncate, add exactly, truncate to float32.
+    """Tensor-core style: align to the largest exponent, truncate, add exactly, truncate.
 
-    Per step of `step` products: exact sums of `group` products each, and the running result c. A sum
-    keeps the exponent of its scales, unnormalised (`zero_exponent` if its products are all zero); c takes
-    its own, never below -126 (`zero_exponent` for zero). All are truncated toward zero `fraction_bits`
-    below the largest exponent and added; the sum is truncated toward zero to float32. Never -0; overflow
-    is infinity; NaN is 0x7FFFFFFF. Parameters and source of each instance stand beside it.
+    Per step of `step` products: exact sums of `group` products each, and the running result c. With
+    exponents="scales", a sum has the exponent of its scales, unnormalised; with "products", where each
+    product is its own sum (group=1), the exponents of both elements beside it, unnormalised too. Sums
+    whose products are all zero have `zero_exponent`. c has its own, never below -126 (`zero_exponent` for
+    zero). All are truncated toward zero `fraction_bits` below the largest exponent and added; the sum is
+    truncated toward zero to a float32 of `result_bits` fraction bits. Never -0; overflow is infinity; NaN
+    is 0x7FFFFFFF. Parameters and source of each instance stand beside it. Contract §5.
 
     >>> import mxfp
     >>> q = mxfp.quantize([6.0] * 64)
@@ -151,15 +148,21 @@ class Fused(Accumulator):
     group: int
     step: int
     zero_exponent: int
+    exponents: Exponents = "scales"
+    result_bits: int = 23
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        _set_integer(self, "fraction_bits", 0, MOST_BITS)
-        _set_integer(self, "group", 1, MOST_BITS)
-        _set_integer(self, "step", 1, 1 << 20)
-        _set_integer(self, "zero_exponent", -MOST_BITS, MOST_BITS)
+        set_integer(self, "fraction_bits", 0, MOST_BITS)
+        set_integer(self, "group", 1, MOST_BITS)
+        set_integer(self, "step", 1, 1 << 20)
+        set_integer(self, "zero_exponent", -MOST_BITS, MOST_BITS)
+        check_choice(self.exponents, EXPONENTS, "exponents")
+        set_integer(self, "result_bits", 0, 23)
         if self.step % self.group:
             raise ValueError(f"group divides step, got group {self.group}, step {self.step}")
+        if self.exponents == "products" and self.group != 1:
+            raise ValueError(f"exponents 'products' are of single ones, group 1; got group {self.group}")
 
     @property
     def result_dtype(self) -> np.dtype[Any]:
@@ -173,21 +176,23 @@ class Fused(Accumulator):
 
     def _steps(self, terms: Terms) -> Iterator[Step]:
         """One alignment, exact addition and truncation per step."""
+        if not len(terms):
+            return
         per_step = self.step // self.group
         state: AnyFloats = np.zeros(terms.sums.shape[:-1], np.float32)
         live = terms.sums != 0 if terms.live is None else terms.live
-        scale_exponents = terms.scale_exponents
+        exponents, sum_bits = self._alignment(terms)
         for first in range(0, len(terms), per_step):
             part = slice(first, first + per_step)
             own, mantissa = self._split(state)
             alive = live[..., part]
-            scale = np.where(alive, scale_exponents[..., part], self.zero_exponent)
-            largest = np.maximum(scale.max(axis=-1), own)
-            if scale.shape[-1] < per_step:  # the groups past the end are all zero
+            aligned_by = np.where(alive, exponents[..., part], self.zero_exponent)
+            largest = np.maximum(aligned_by.max(axis=-1), own)
+            if aligned_by.shape[-1] < per_step:  # the groups past the end are all zero
                 largest = np.maximum(largest, self.zero_exponent)
             unit = (largest - self.fraction_bits)[..., None]
             # Bits of the largest aligned sum, and of c (one before its point); then those of adding them.
-            widest = self.fraction_bits + max(terms.bits + terms.unit, 2) + per_step.bit_length()
+            widest = self.fraction_bits + max(sum_bits, 2) + per_step.bit_length()
             small = widest <= INT64_EXACT and terms.bits <= INT64_BITS
             kind: Any = np.int64 if small else object
             sums = terms.sums[..., part].astype(kind)
@@ -203,6 +208,14 @@ class Fused(Accumulator):
                 state = np.where(special != 0, joined(before, special), state)
             yield Step(f"products {first * self.group}", Fixed(added, unit), state)
 
+    def _alignment(self, terms: Terms) -> tuple[Integers, int]:
+        """The exponent of each sum, and signed bits of a sum before the point that it sets."""
+        if self.exponents == "scales":
+            return terms.scale_exponents, terms.bits + terms.unit
+        if terms.leading is None:
+            raise ValueError(f"{self} takes terms of single products, as block_dots(..., group=1) makes them")
+        return terms.leading, 5  # two significands and two of scales, each below 2
+
     def _split(self, c: AnyFloats) -> tuple[Integers, Integers]:
         """float32 -> its exponent as the adder takes it, and its significand with 23 fraction bits."""
         wide = np.where(np.isfinite(c), c, 0).astype(np.float64)
@@ -210,15 +223,15 @@ class Fused(Accumulator):
         mantissa = np.ldexp(wide, 23 - exponent).astype(np.int64)
         return np.where(wide == 0, self.zero_exponent, exponent), mantissa
 
-    @staticmethod
-    def _truncated(total: NDArray[Any], unit: Integers, before: AnyFloats) -> AnyFloats:
-        """Integers * 2**unit -> float32 toward zero; an infinite or NaN `before` stays."""
+    def _truncated(self, total: NDArray[Any], unit: Integers, before: AnyFloats) -> AnyFloats:
+        """Integers * 2**unit -> the result toward zero; an infinite or NaN `before` stays."""
         magnitude = np.abs(total)
         if total.dtype == object:
             length = np.frompyfunc(int.bit_length, 1, 1)(magnitude).astype(np.int64)
         else:
             length = np.frexp(magnitude.astype(np.float64))[1].astype(np.int64)
-        drop = np.maximum(np.maximum(length - 24, -149 - unit), 0)
+        lowest = -126 - self.result_bits
+        drop = np.maximum(np.maximum(length - 1 - self.result_bits, lowest - unit), 0)
         kept = shift_integers(magnitude, -drop, "floor")
         value = np.ldexp(kept.astype(np.float64), unit + drop)
         value = np.where(value >= 2.0**128, np.inf, value)
@@ -227,7 +240,7 @@ class Fused(Accumulator):
 
     def __str__(self) -> str:
         """The short text that `mxfp.names.accumulator` reads."""
-        return "blackwell" if self == BLACKWELL_MXFP4 else super().__str__()
+        return next((name for name, known in TENSOR_CORES.items() if known == self), super().__str__())
 
     def place_specials(self, result: AnyFloats, terms: Terms) -> AnyFloats:
         """As IEEE, with the tensor core's NaN."""
@@ -236,4 +249,21 @@ class Fused(Accumulator):
 
 
 BLACKWELL_MXFP4: Final = Fused(fraction_bits=35, group=16, step=64, zero_exponent=-139)
-"""mxf4 of Blackwell (block 32, ue8m0): MMA-Sim, arXiv:2511.10909. huweim/emulation_sys reports 25 bits."""
+"""Blackwell's mxf4 and mxf4nvf4, for MXFP4 and NVFP4: GST-FDPA of MMA-Sim, arXiv:2511.10909."""
+BLACKWELL_MXF8F6F4: Final = Fused(25, 1, 32, -133, "products")
+"""Blackwell's mxf8f6f4, for any two of MXFP8, MXFP6 and MXFP4: ST-FDPA of MMA-Sim, arXiv:2511.10909.
+
+Where all scales are 1 it is f8f6f4, the instruction without scales, too (T-FDPA).
+"""
+HOPPER_FP8: Final = Fused(13, 1, 32, -133, "products", 13)
+"""Hopper's FP8 (wgmma), whose hardware has no scales: where all of them are 1. T-FDPA of MMA-Sim."""
+ADA_FP8: Final = Fused(13, 1, 16, -132, "products", 13)
+"""Ada Lovelace's FP8 (mma), whose hardware has no scales: where all of them are 1. T-FDPA of MMA-Sim."""
+
+TENSOR_CORES: Final[dict[str, Fused]] = {
+    "blackwell": BLACKWELL_MXFP4,
+    "blackwell-mxf8f6f4": BLACKWELL_MXF8F6F4,
+    "hopper-fp8": HOPPER_FP8,
+    "ada-fp8": ADA_FP8,
+}
+"""Those of published tensor cores, by their short texts; docs/accumulators.md has the sources."""

@@ -55,6 +55,16 @@ def print_text_table(console: Console, text: TextTable) -> None:
     console.print()
 
 
+def print_report(console: Console, headline: str, attribution: str, texts: Iterable[TextTable]) -> None:
+    """Print a report: what it is of, where the data are from, and its tables."""
+    console.print(headline, highlight=False)
+    if attribution:
+        console.print(f"Data: {attribution}", highlight=False)
+    console.print()
+    for text in texts:
+        print_text_table(console, text)
+
+
 def bits(code: int, width: int, exponent_bits: int = 0) -> str:
     """A code in binary, its fields apart: sign, exponent, mantissa."""
     digits = f"{code:0{width}b}"
@@ -220,19 +230,20 @@ def dot_journey(console: Console, t: Trace) -> None:
         else:
             columns = ("", *(str(i) for i in range(k.start, k.stop)))
             put_table(console, "", columns, _products_across(t, n, k), remark)
-        put_table(
-            console,
-            f"Adder tree of term {n}",
-            ("level", "signed bits", "values"),
-            [
-                (
-                    f"{values.shape[1]} sum{'s' * (values.shape[1] > 1)}",
-                    str(w),
-                    " ".join(map(str, values[n].tolist())),
-                )
-                for values, w in zip(t.levels, t.level_widths[1:], strict=True)
-            ],
-        )
+        if t.levels:
+            put_table(
+                console,
+                f"Adder tree of term {n}",
+                ("level", "signed bits", "values"),
+                [
+                    (
+                        f"{values.shape[1]} sum{'s' * (values.shape[1] > 1)}",
+                        str(w),
+                        " ".join(map(str, values[n].tolist())),
+                    )
+                    for values, w in zip(t.levels, t.level_widths[1:], strict=True)
+                ],
+            )
         console.print(
             f"term = {terms.sums[..., n]} * 2^{terms.exponents[..., n]} = {_number(terms.fractions()[n])}\n"
         )

@@ -139,6 +139,8 @@ def _plan(a: BlockFormat, b: BlockFormat, accumulator: Accumulator, name: str) -
         )
         return Plan(kind, group, bits, Register(accumulator.width, rounding, overflow), INT64)
     if isinstance(accumulator, Fused):
+        if accumulator.exponents != "scales" or accumulator.result_bits != 23:
+            return None
         per_step = accumulator.step // group
         unit = a.element.lsb_exponent + b.element.lsb_exponent - a.scale.mantissa_bits - b.scale.mantissa_bits
         widest = accumulator.fraction_bits + max(bits + unit, 2) + per_step.bit_length()

@@ -39,13 +39,27 @@ def test_every_python_snippet_runs_and_prints_what_follows_it(page):
         assert out.getvalue() == expected, f"{page.name}, snippet {n}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_every_console_snippet_runs(page):
-    for language, text in snippets(page):
-        for line in text.splitlines() if language == "console" else []:
-            if line.startswith("$ mxfp "):
-                command = [sys.executable, "-m", "mxfp", *shlex.split(line)[2:]]
-                assert subprocess.run(command, check=False, capture_output=True).returncode == 0, line
+CONSOLE = [
+    pytest.param(command, shown, id=f"{page.name}: {command}")
+    for page in PAGES
+    for language, text in snippets(page)
+    if language == "console"
+    for command, _, shown in (part.partition("\n") for part in re.split(r"^\$ ", text, flags=re.M)[1:])
+    if command.split()[0] == "mxfp"
+]
+"""Every command of mxfp that a page shows, and the lines that it shows below it."""
+COMPILED = {**os.environ, "NUMBA_DISABLE_JIT": "0", "COLUMNS": "100"}
+"""For commands that multiply millions of numbers, which are too many without the compiler."""
+
+
+@pytest.mark.parametrize(("command", "shown"), CONSOLE)
+def test_every_console_snippet_runs_and_prints_the_lines_below_it(command, shown):
+    run = [sys.executable, "-m", *shlex.split(command)]
+    done = subprocess.run(run, check=True, capture_output=True, text=True, env=COMPILED)
+    printed = {" ".join(line.split()) for line in done.stdout.splitlines()}
+    for line in shown.splitlines():
+        if not re.fullmatch(r"[\s─.]*", line):
+            assert " ".join(line.split()) in printed, line
 
 
 def test_the_pages_have_snippets_to_run():
@@ -76,8 +90,7 @@ def test_the_table_of_formats_in_the_readme_is_that_of_the_formats():
 def test_the_accuracy_figures_in_the_readme_are_those_of_the_report():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     run = [sys.executable, "-m", "mxfp", "report", "--accumulator", "sequential", "--json"]
-    compiled = {**os.environ, "NUMBA_DISABLE_JIT": "0"}  # 22 million multiply-adds are too many without
-    found = json.loads(subprocess.run(run, check=True, capture_output=True, text=True, env=compiled).stdout)
+    found = json.loads(subprocess.run(run, check=True, capture_output=True, text=True, env=COMPILED).stdout)
     quoted = dict(re.findall(r"^\| (.*?(?:float\d+|`\w+`)) \| ([\d.]+ \| [\d.]+ %) \|$", text, re.MULTILINE))
     seen = 0
     for row in found["accuracy"]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from .. import __version__
 from ..accumulate import Accumulator
+from ..data import Layer, embedded_layer, layer_from_file
 from ..encode import ROUNDINGS
 from ..formats import BLOCK_FORMATS, MXFP4
 from ..names import accumulator as accumulator_named
@@ -57,6 +59,14 @@ def rounding_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
+def layer_asked_for(data: Path | None, tokens: int | None) -> Layer:
+    """The layer of a file, or the one in the package; its first tokens, if a number is given."""
+    layer = embedded_layer() if data is None else layer_from_file(data)
+    if tokens is None:
+        return layer
+    return Layer(layer.name, layer.activations[:tokens], layer.weight, layer.attribution)
+
+
 class Progress:
     """A progress bar on standard error, where that is a terminal."""
 
@@ -84,12 +94,13 @@ class Progress:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mxfp")
 def cli() -> None:
-    r"""Microscaling (MX) arithmetic, bit for bit.
+    """Microscaling (MX) arithmetic, bit for bit.
 
     \b
     Try:
       mxfp report                     what MXFP4 does to a real layer
       mxfp show 0.1 -2.3 7 1          one block's journey
       mxfp dot                        one dot product's journey
+      mxfp widths                     how many bits an adder tree needs, proved
       mxfp formats                    the formats; mxfp formats E2M1: every code
-    """
+    """  # noqa: D301  (click reads the backspace)

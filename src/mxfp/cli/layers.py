@@ -12,7 +12,7 @@ from rich.console import Console
 from ..accumulate import Accumulator
 from ..formats import BLOCK_FORMATS
 from ..scale import SCALE_RULES
-from .app import AccumulatorType, Progress, cli, format_option
+from .app import AccumulatorType, Progress, cli, format_option, layer_asked_for
 
 
 @cli.command()
@@ -51,7 +51,6 @@ def report(
     Without --data: a real layer that comes with the package.
     """
     from .. import terminal
-    from ..data import Layer, embedded_layer, layer_from_file
     from ..report import measure
     from ..report.figures import CAPTIONS, pictures, require_matplotlib
     from ..report.render import json_text, markdown, writable, write
@@ -60,9 +59,7 @@ def report(
     if out is not None:
         require_matplotlib()
         writable(out.absolute())
-    layer = embedded_layer() if data is None else layer_from_file(data)
-    if tokens is not None:
-        layer = Layer(layer.name, layer.activations[:tokens], layer.weight, layer.attribution)
+    layer = layer_asked_for(data, tokens)
     with Progress() as progress:
         found = measure(
             layer,
@@ -74,13 +71,7 @@ def report(
     if as_json:
         click.echo(json_text(found), nl=False)
     else:
-        console = Console()
-        console.print(headline(found), highlight=False)
-        if found.attribution:
-            console.print(f"Data: {found.attribution}", highlight=False)
-        console.print()
-        for text in tables(found):
-            terminal.print_text_table(console, text)
+        terminal.print_report(Console(), headline(found), found.attribution, tables(found))
     if out is not None:
         files = {"report.md": markdown(found, CAPTIONS).encode(), "report.json": json_text(found).encode()}
         write({**files, **pictures(found)}, out)

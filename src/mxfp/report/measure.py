@@ -96,14 +96,15 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain lists, strings and numbers; a figure that is not finite is None."""
-        return {"schema": "mxfp-report/1", **_plain(asdict(self))}
+        return {"schema": "mxfp-report/1", **plain(asdict(self))}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What json.dumps takes: NaN and infinities as texts, tuples as lists."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value

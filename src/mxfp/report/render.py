@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .measure import Report
@@ -15,18 +15,31 @@ from .tables import Table, headline, tables
 
 def markdown(report: Report, pictures: Mapping[str, str] | None = None) -> str:
     """A Report -> Markdown text; `pictures` maps file names to what they show."""
-    lines = [f"# {report.format} on {report.layer}", "", headline(report) + "."]
-    if report.attribution:
-        lines += ["", f"Data: {report.attribution}."]
-    for table in tables(report):
+    m = report.machine
+    closing = f"Measured with numpy {m.numpy}, numba {m.numba}, Python {m.python} by `mxfp report`."
+    title = f"{report.format} on {report.layer}"
+    return page(title, headline(report), report.attribution, tables(report), pictures or {}, closing)
+
+
+def page(
+    title: str,
+    headline: str,
+    attribution: str,
+    tables: Iterable[Table],
+    pictures: Mapping[str, str],
+    closing: str,
+) -> str:
+    """The parts of a report -> one page of Markdown."""
+    lines = [f"# {title}", "", headline + "."]
+    if attribution:
+        lines += ["", f"Data: {attribution}."]
+    for table in tables:
         lines += ["", f"## {table.title}", "", *_rows(table)]
         if table.remark:
             lines += ["", table.remark[0].upper() + table.remark[1:] + "."]
-    for name, caption in (pictures or {}).items():
+    for name, caption in pictures.items():
         lines += ["", f"## {caption}", "", f"![{caption}]({name})"]
-    m = report.machine
-    lines += ["", f"Measured with numpy {m.numpy}, numba {m.numba}, Python {m.python} by `mxfp report`.", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", closing, ""])
 
 
 def _rows(table: Table) -> list[str]:

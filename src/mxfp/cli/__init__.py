@@ -10,10 +10,10 @@ import sys
 
 import click
 
-from . import journeys, layers
+from . import accumulate, campaign, journeys, layers, widths
 from .app import cli
 
-__all__ = ["cli", "journeys", "layers", "main"]
+__all__ = ["accumulate", "campaign", "cli", "journeys", "layers", "main", "widths"]
 
 
 def main() -> None:

@@ -200,6 +200,18 @@ def test_orders_of_what_is_not_a_number():
     assert np.isnan([found.lowest, found.highest]).all()
 
 
+def test_orders_that_end_in_nan_are_left_out():
+    """Of two large terms and the same taken away, each pair of one sign overflows: infinity - infinity."""
+    a = mxfp.BlockArray(np.repeat(np.uint8([7, 7, 15, 15, 7]), 32), [244, 244, 244, 244, 127], mxfp.MXFP4)
+    b = mxfp.BlockArray(np.full(160, 7, np.uint8), np.full(5, 127), mxfp.MXFP4)
+    accumulator = mxfp.Pairwise("float32")
+    assert np.isnan(accumulator(mxfp.block_dots(a, b)))
+    found = order_spread(accumulator, a, b, tries=100)
+    assert (found.lowest, found.highest) == (-np.inf, np.inf)
+    for result, order in ((-np.inf, found.lowest_order), (np.inf, found.highest_order)):
+        assert accumulator(mxfp.block_dots(moved(a, order), moved(b, order))) == result
+
+
 def test_what_has_no_orders():
     q, accumulator = mxfp.quantize(np.ones((2, 64))), mxfp.Sequential("float32")
     one, none = mxfp.quantize(np.ones(64)), mxfp.quantize(np.ones(0))

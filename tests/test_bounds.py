@@ -276,6 +276,17 @@ def test_a_register_of_any_width_is_full_where_it_is_full():
         assert bound < np.inf
 
 
+def test_zeros_align_the_rest():
+    """Dead and missing groups have the zero exponent, also where c is not zero, and all is cut below it."""
+    core = mxfp.Fused(3, 16, 64, -20)
+    codes = np.where(np.arange(192) % 64 == 0, 3, 0)  # 1.5 a step, and 0.75 units of 2**-23 with the scales
+    a = mxfp.BlockArray(codes.astype(np.uint8), np.full(6, 127 - 24), mxfp.MXFP4)
+    b = mxfp.BlockArray(np.full(192, 2, np.uint8), np.full(6, 127), mxfp.MXFP4)
+    error, bound = judged(core, a, b)
+    assert error == 3 * 1.5 * 2.0**-24
+    assert error <= bound <= 8 * 2.0**-23
+
+
 def test_terms_of_python_integers_without_axes():
     for fmt, k in ((mxfp.MXFP8_E5M2, 64), (mxfp.MXFP4, 64)):
         a = rebuilt(random_blocks(fmt, (k,), 3), None, np.array([254, 0]))

@@ -171,6 +171,21 @@ def test_witnesses_of_many_blocks_and_wide_scales(fmt):
         assert need.proven
 
 
+@pytest.mark.parametrize("rounding", SHIFT_ROUNDINGS)
+@pytest.mark.parametrize("fmt", [mxfp.MXFP8_E4M3, mxfp.MXFP8_E5M2], ids=name_of)
+def test_losses_of_sums_too_many_to_try_are_proven(fmt, rounding):
+    for lsb in (-12, -1, 20):
+        need = fixed_point_for(
+            fmt, k=64, scales_a=(120, 130), scales_b=(127, 127), lsb_exponent=lsb, rounding=rounding
+        )
+        assert need.proven
+        unit = oracle.power(lsb)
+        least = {"floor": 1, "toward_zero": 1, "nearest_even": Fraction(1, 2)}[rounding] * unit
+        assert 0.99 * 2 * least < -need.error_low <= 2 * least
+        assert need.error_high == (0 if rounding == "floor" else -need.error_low)
+        check_witnesses(need)
+
+
 def test_all_scales_of_all_formats():
     """The width is that of the ends and the LSB that of the smallest product, worked out here."""
     for fmt in FORMATS:
@@ -263,6 +278,12 @@ def test_the_longest_dot_product_that_a_register_holds(width, lsb, fmt, first, l
 def test_wrong_arguments(options, kind, words):
     with pytest.raises(kind, match=words):
         fixed_point_for(**{"k": 32, **options})
+
+
+@pytest.mark.parametrize("register", ["fixed:24:-2", None, mxfp.Exact("float32"), 24])
+def test_only_a_register_has_a_longest_dot_product(register):
+    with pytest.raises(TypeError, match="register is a FixedPoint"):
+        longest_k(register)
 
 
 def test_extremes_have_four_names():

@@ -10,7 +10,7 @@ import pytest
 import mxfp
 import oracle
 from mxfp.formats import ElementFormat, Specials
-from mxfp.sums import countable, distinct_products, lanes_for, reachable_sums, reaches
+from mxfp.sums import ReachableSums, countable, distinct_products, lanes_for, reachable_sums, reaches
 from support import ELEMENTS
 
 E2M1, E4M3, E5M2, INT8 = mxfp.E2M1, mxfp.E4M3, mxfp.E5M2, mxfp.INT8
@@ -107,6 +107,14 @@ def test_e2m1_sums_of_1_to_32_products():
 def test_sums_of_other_pairs(a, b, lanes):
     for n, values in enumerate(counted(a, b, lanes), 1):
         check_set(reachable_sums(NAMED[a], NAMED[b], n), values)
+
+
+@pytest.mark.parametrize(
+    "values", [(-3, -2, -1, 0, 2), (-3, -1, 0, 1, 2), (-2, -1, 0, 1, 2, 3, 5), (-9, -1, 0, 1), (0,)]
+)
+def test_the_core_ends_at_the_first_gap_on_either_side(values):
+    mask = sum(1 << (v - values[0]) for v in values)
+    assert ReachableSums(1, values[0], values[-1], mask).core == core(values)
 
 
 def test_sets_know_only_integers():

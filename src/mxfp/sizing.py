@@ -353,6 +353,8 @@ def longest_k(
     >>> longest_k(register, scales_a=(127, 127), scales_b=(127, 127))     # 144 a lane, 2**23 - 1 at most
     58254
     """
+    if not isinstance(register, FixedPoint):
+        raise TypeError(f"register is a FixedPoint, such as mxfp.FixedPoint(24, -2), got {register!r}")
 
     def fits(k: int) -> bool:
         need = fixed_point_for(

@@ -485,22 +485,24 @@ def test_a_call_runs_on_as_many_threads_as_numba_is_set_to(asked):
     script = """
 import numba
 from mxfp.kernels.threads import spread
-def names():
-    found = set()
+def names(asked):
+    found, until = set(), time.monotonic() + 30     # a busy machine may be slow to start the second
     def note(first, last):
         found.add(threading.current_thread().name)
         time.sleep(0.02)
+        while len(found) < asked and time.monotonic() < until:
+            time.sleep(0.01)
     spread(note, 40)
     return len(found)
 def alone():
     numba.set_num_threads(1)
-    counts.append(names())
-counts = [names()]
+    counts.append(names(1))
+counts = [names(2 if ASKED else 1)]
 if ASKED:
     thread = threading.Thread(target=alone)
     thread.start()
     thread.join()
-    counts.append(names())
+    counts.append(names(2))
 print(*counts)
 """
     few = asked == "NUMBA_NUM_THREADS"

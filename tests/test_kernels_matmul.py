@@ -1110,3 +1110,21 @@ def test_formats_of_ones_own(scale, block):
                 for right in (b, mxfp.prepare(b)):
                     same_bits(mxfp.matmul(a, right, accumulator=accumulator), expected)
             assert mxfp.prepare(b).to_blocks() == b
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("group", [4, 8, 16, 32])
+def test_groups_that_k_does_not_have_leave_a_negative_zero(group, dtype):
+    """-2**-256 rounds to -0, and a term of +0 after it would make +0 of that."""
+    accumulator = mxfp.Sequential(dtype, group)
+    for k in (1, group, group + 1, 32):
+        row = np.zeros(k, np.uint8)
+        row[0] = 9  # -0.5
+        scales = np.zeros((1, -(-k // 32)))
+        a, b = blocks([row], scales), blocks(row[:, None] & 7, scales.T, axis=0)
+        expected = -0.0 if k <= group and dtype != "float64" else 0.0
+        for right in (b, mxfp.prepare(b)):
+            found = mxfp.matmul(a, right, accumulator=accumulator)
+            same_bits(found, mxfp.matmul(a, b, accumulator=accumulator, engine="reference"))
+            if dtype != "float64":
+                assert str(float(found[0, 0])) == str(expected), k

@@ -127,7 +127,8 @@ def _plan(a: BlockFormat, b: BlockFormat, accumulator: Accumulator, name: str) -
         dtype = accumulator.result_dtype
         if dtype == DOUBLE:
             return Plan(kind, group, bits, Added(), DOUBLE, vectors)
-        if dtype == SINGLE and vectors and bits <= 25 and _fits_float32(a, b):
+        whole = group == BLOCK or _keeps_float32(a, b)
+        if dtype == SINGLE and vectors and whole and bits <= 25 and _fits_float32(a, b):
             return Plan(kind, group, bits, _rounded(dtype), SINGLE, vectors)
         return Plan(kind, group, bits, _rounded(dtype), DOUBLE)
     if isinstance(accumulator, Exact):
@@ -149,6 +150,15 @@ def _plan(a: BlockFormat, b: BlockFormat, accumulator: Accumulator, name: str) -
         step = Aligned(accumulator.fraction_bits, accumulator.zero_exponent, per_step, unit)
         return Plan(kind, group, bits, step, SINGLE)
     return None
+
+
+def _keeps_float32(a: BlockFormat, b: BlockFormat) -> bool:
+    """Whether no term is below float32's smallest number, so that none rounds to -0.
+
+    A micro-kernel goes on through the groups that fill up a block of K, and +0 would make +0 of a -0.
+    """
+    lsb = a.element.lsb_exponent + b.element.lsb_exponent
+    return a.scale.smallest * b.scale.smallest * 2.0**lsb >= 2.0**-149
 
 
 def _fits_float32(a: BlockFormat, b: BlockFormat) -> bool:

@@ -61,7 +61,7 @@ class BadCase:
     """The dot product of the largest error against its bound that was found.
 
     a, b: vectors. family: where the search began. result: what the accumulator gives. exact: the exact sum,
-    rounded once to float64. error: |result - exact sum|. bound: what it is held against. ratio: error /
+    rounded once to float64. error: their distance. bound: what it is held against. ratio: error /
     bound.
     """
 

@@ -35,7 +35,7 @@ CodeRange = tuple[int, int]
 
 
 def errors(accumulator: Accumulator, terms: Terms, results: AnyFloats | None = None) -> Floats:
-    """Terms (..., n) -> float64 (...): |result - exact sum|, exact and then rounded once.
+    """Terms (..., n) -> float64 (...): the distance of results from exact sums, rounded once.
 
     results: what accumulator(terms) gave, if it is at hand. Infinite where a result overflowed, NaN where the
     exact sum is NaN or infinite.

@@ -39,7 +39,7 @@ ROOMS = (
     "strategies",
 )
 """Side rooms stand behind the room they open off."""
-WINGS = ("kernels", "report", "campaigns")
+WINGS = ("kernels", "report", "campaigns", "verify")
 SHELF = "data"
 """Files and what reads them; it knows rooms only, and wings may take from it."""
 DOORS = ("__init__", "__main__", "terminal")

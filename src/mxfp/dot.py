@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -85,7 +86,7 @@ class Operand:
     scales: Codes  # (rows, groups): the scale of the block that each group lies in
     tensor_scale: float
 
-    @property
+    @cached_property
     def integers(self) -> Integers:
         """(rows, groups, group) int64 in LSB units; 0 for NaN and infinite codes, see `specials`."""
         return self.format.element.integers[self.codes]

@@ -10,10 +10,23 @@ import sys
 
 import click
 
-from . import accumulate, campaign, journeys, layers, widths
+from . import accumulate, campaign, check, coverage, export, journeys, layers, shrink, vectors, widths
 from .app import cli
 
-__all__ = ["accumulate", "campaign", "cli", "journeys", "layers", "main", "widths"]
+__all__ = [
+    "accumulate",
+    "campaign",
+    "check",
+    "cli",
+    "coverage",
+    "export",
+    "journeys",
+    "layers",
+    "main",
+    "shrink",
+    "vectors",
+    "widths",
+]
 
 
 def main() -> None:

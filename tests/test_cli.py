@@ -155,3 +155,10 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     assert "interrupted" in err
     assert "Traceback" not in err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["big.npz"]
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in cli.cli.commands)], ids=" ".join)
+def test_help_shows_no_marks_of_its_layout(command):
+    out = inside(*command, "--help").output
+    assert "\\b" not in out
+    assert "\b" not in out

@@ -102,5 +102,6 @@ def cli() -> None:
       mxfp show 0.1 -2.3 7 1          one block's journey
       mxfp dot                        one dot product's journey
       mxfp widths                     how many bits an adder tree needs, proved
+      mxfp vectors dot --out vectors  what a MAC unit is verified with
       mxfp formats                    the formats; mxfp formats E2M1: every code
     """  # noqa: D301  (click reads the backspace)

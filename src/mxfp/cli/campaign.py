@@ -80,7 +80,7 @@ def campaign(
     scheduler: str | None,
     as_json: bool,
 ) -> None:
-    r"""Sweep formats, distributions, scales, K and seeds, and compare accumulators with the exact sum.
+    """Sweep formats, distributions, scales, K and seeds, and compare accumulators with the exact sum.
 
     Options without a number may be repeated. Finished cases are kept as they come: after Ctrl-C, or when it
     was killed, the same command goes on from there. The results are the same bytes however many workers.
@@ -89,7 +89,7 @@ def campaign(
     Example:
       mxfp campaign --accumulator sequential:float16 --accumulator blackwell \
                     --distribution normal --distribution edges --seeds 100 --out sweep.jsonl
-    """
+    """  # noqa: D301  (click reads the backspace)
     sweep = Campaign(
         formats=formats,
         accumulators=accumulators,

@@ -86,7 +86,7 @@ def check_command(
     json_path: Path | None,
     **asked: Any,
 ) -> None:
-    r"""Compare what a simulator wrote with what is expected; VECTORS is the .json that was made with them.
+    """Compare what a simulator wrote with what is expected; VECTORS is the .json that was made with them.
 
     Or the arguments of `mxfp vectors` again, for a pipe. The results are one line a case, in order: the hex
     digits of the result (or sum); or with a number before them; or stages as name=hex; or JSON Lines.
@@ -98,7 +98,7 @@ def check_command(
     Example:
       mxfp check vectors/dot.json --results results.txt --junit report.xml
       mxfp vectors dot --level 2 --stdout | simulator | mxfp check dot --level 2
-    """
+    """  # noqa: D301  (click reads the backspace)
     try:
         suite = vectors_named(vectors, asked)
         if results is not None and not results.exists():

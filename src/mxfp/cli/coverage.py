@@ -58,7 +58,7 @@ def coverage(
     form: str | None,
     **asked: Any,
 ) -> None:
-    r"""Count what vectors hit: classes of operands, sums, scales, roundings and results.
+    """Count what vectors hit: classes of operands, sums, scales, roundings and results.
 
     VECTORS is the .json that was made with them, or the arguments of `mxfp vectors` again. A result that no
     right unit gives (an illegal bin) is an error, with the number of its case. Bins that this unit cannot
@@ -69,7 +69,7 @@ def coverage(
       mxfp coverage vectors/dot.json
       mxfp coverage vectors/dot.json --results results.txt
       mxfp coverage vectors/running.json --fill --out more
-    """
+    """  # noqa: D301  (click reads the backspace)
     if filled != (out is not None):
         raise click.UsageError("--fill and --out go together")
     suite = vectors_named(vectors, asked)

@@ -41,7 +41,7 @@ def shrink_command(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    r"""Make a failing case as small as it goes: fewer steps and lanes, plainer codes, scales nearer to 1.
+    """Make a failing case as small as it goes: fewer steps and lanes, plainer codes, scales nearer to 1.
 
     --run is a shell command. {vectors} and {results} in it stand for files of lines that it reads and writes,
     {include} for a SystemVerilog include with the places of the fields, {cases} for how many there are.
@@ -53,7 +53,7 @@ def shrink_command(
     \b
     Example:
       mxfp shrink vectors/dot.json --case 4711 --run "./simulate +vectors={vectors} +results={results}"
-    """
+    """  # noqa: D301  (click reads the backspace)
     suite = vectors_named(vectors, asked)
     if not number < suite.cases:
         raise click.UsageError(f"--case: there are cases 0 … {suite.cases - 1}, got {number}")

@@ -156,7 +156,7 @@ def suite_asked_for(
 def vectors(
     as_hex: bool, columns: bool, jsonl: bool, name: str | None, out: Path | None, stdout: bool, **asked: Any
 ) -> None:
-    r"""Make vectors for a unit: KIND is sum (of products), dot (with scales) or running (accumulating).
+    """Make vectors for a unit: KIND is sum (of products), dot (with scales) or running (accumulating).
 
     Same arguments, same bytes, on any machine. NAME.json says where every field of a line is, what each group
     holds and what the files' digests are; NAME.svh says the same to SystemVerilog.
@@ -165,7 +165,7 @@ def vectors(
     Example:
       mxfp vectors dot --format mxfp4 --lanes 32 --blocks 1 --level 1 --out vectors
       mxfp vectors running --level 2 --count 5000000 --stdout | simulator | mxfp check ...
-    """
+    """  # noqa: D301  (click reads the backspace)
     if (out is None) == (not stdout):
         raise click.UsageError("give --out FOLDER, or --stdout")
     formats: tuple[Format, ...] = tuple(

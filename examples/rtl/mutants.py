@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """One planted bug. wrong: what is wrong, in words. behaviour: a name for it, where others do the same."""
+    """One planted bug. wrong: what is wrong, in words. behaviour: what `mxfp check` calls it."""
 
     name: str
     file: str
@@ -66,7 +66,7 @@ MUTANTS = (
         "3'd1: magnitude = 5'sd1;",
         "3'd1: magnitude = 5'sd0;",
         "0.5 is read as 0",
-        "codes remapped",
+        "subnormal-elements-zero-ab",
     ),
     Mutant(
         "subnormal_code_one",
@@ -74,7 +74,7 @@ MUTANTS = (
         "3'd1: magnitude = 5'sd1;",
         "3'd1: magnitude = 5'sd2;",
         "0.5 is read as 1",
-        "codes remapped",
+        "subnormal-elements-twice-ab",
     ),
     Mutant(
         "codes_as_integers",
@@ -82,7 +82,7 @@ MUTANTS = (
         "3'd5: magnitude = 5'sd6;",
         "3'd5: magnitude = 5'sd5;",
         "3 is read as 2.5",
-        "codes remapped",
+        "code5-is-5-ab",
     ),
     Mutant(
         "negative_zero",
@@ -90,7 +90,7 @@ MUTANTS = (
         "code[3] ? -magnitude",
         "code == 4'd8 ? -5'sd1 : code[3] ? -magnitude",
         "-0 is read as -0.5",
-        "codes remapped",
+        "negative-zero-least-ab",
     ),
     Mutant(
         "ones_complement",
@@ -98,7 +98,7 @@ MUTANTS = (
         "code[3] ? -magnitude",
         "code[3] ? ~magnitude",
         "negative codes are inverted, and the 1 is not added",
-        "codes remapped",
+        "codes-ones-complement-ab",
     ),
     # The products and the lanes.
     Mutant(
@@ -107,6 +107,7 @@ MUTANTS = (
         PRODUCT,
         "assign product = (x == 1 || x == -1) && (y >= 4 || y <= -4) ? 9'sd0 : 9'(x) * 9'(y);",
         "±0.5 times ±2, 3, 4, 6 is 0",
+        "product-of-0.5-0-a",
     ),
     Mutant(
         "lane_sign",
@@ -114,6 +115,7 @@ MUTANTS = (
         PRODUCT,
         "assign product = lane == 13 ? -(9'(x) * 9'(y)) : 9'(x) * 9'(y);",
         "the product of lane 13 has the wrong sign",
+        "lane13-sign-inverted",
     ),
     Mutant(
         "product_8_bits",
@@ -121,7 +123,7 @@ MUTANTS = (
         PRODUCT,
         "assign product = 9'($signed(8'(9'(x) * 9'(y))));",
         "products are cut to 8 bits: ±6 times ±6, 144, wraps",
-        "narrower products",
+        "products-wrap-8",
     ),
     Mutant(
         "last_lane_missing",
@@ -129,6 +131,7 @@ MUTANTS = (
         PRODUCT,
         "assign product = lane == LANES - 1 ? 9'sd0 : 9'(x) * 9'(y);",
         "the last lane is not connected",
+        "lane31-dropped",
     ),
     Mutant(
         "two_lanes_swapped",
@@ -136,6 +139,7 @@ MUTANTS = (
         LANE_B,
         ".code(b[4*(lane / 2 == 5 ? 21 - lane : lane) +: 4])",
         "lanes 10 and 11 of b are swapped",
+        "lanes-10-11-swapped",
     ),
     Mutant(
         "lanes_reversed",
@@ -143,7 +147,7 @@ MUTANTS = (
         LANE_B,
         ".code(b[4*(LANES - 1 - lane) +: 4])",
         "b has its first lane at the top",
-        "lanes reversed",
+        "lanes-reversed",
     ),
     Mutant(
         "nibbles_swapped",
@@ -151,7 +155,7 @@ MUTANTS = (
         LANE_B,
         ".code(b[4*(lane ^ 1) +: 4])",
         "b has the first code of each byte in the upper half",
-        "nibbles swapped",
+        "nibbles-swapped",
     ),
     # The adder tree.
     *(
@@ -161,7 +165,7 @@ MUTANTS = (
             ADDED,
             DROPPED.format(level),
             f"level {level} of the tree has {8 + level} bits, not {9 + level}",
-            f"level {level} one bit narrower",
+            f"level{level}-wraps-{8 + level}",
         )
         for level in (1, 2, 3, 4)
     ),
@@ -171,7 +175,7 @@ MUTANTS = (
         ADDED,
         DROPPED.format(5),
         "the sum of 32 products has 13 bits, not 14, and wraps",
-        "13-bit sum, wrapped",
+        "level5-wraps-13",
     ),
     Mutant(
         "sum_saturates",
@@ -182,7 +186,7 @@ MUTANTS = (
             assign added = level == 5 && whole > 4095 ? OUT'(4095)
                          : level == 5 && whole < -4096 ? OUT'(-4096) : whole;""",
         "the sum of 32 products has 13 bits, and saturates",
-        "13-bit sum, saturated",
+        "level5-saturates-13",
     ),
     Mutant(
         "level_3_unsigned",
@@ -190,6 +194,7 @@ MUTANTS = (
         ADDED,
         "assign added = level == 3 ? OUT'({1'b0, left}) + OUT'({1'b0, right}) : OUT'(left) + OUT'(right);",
         "level 3 extends its addends with zeros, not with their signs",
+        "level3-addends-unsigned",
     ),
     # The scales.
     Mutant(
@@ -198,7 +203,7 @@ MUTANTS = (
         IS_NAN,
         "assign is_nan = scale_b == 8'd255;",
         "code 255 of the scale of a is 2**128",
-        "NaN scale ignored",
+        "nan-scale-ignored-a",
     ),
     Mutant(
         "nan_b_ignored",
@@ -206,7 +211,7 @@ MUTANTS = (
         IS_NAN,
         "assign is_nan = scale_a == 8'd255;",
         "code 255 of the scale of b is 2**128",
-        "NaN scale ignored",
+        "nan-scale-ignored-b",
     ),
     Mutant(
         "nan_takes_two",
@@ -214,7 +219,7 @@ MUTANTS = (
         IS_NAN,
         "assign is_nan = scale_a == 8'd255 && scale_b == 8'd255;",
         "a NaN scale counts only if both are",
-        "NaN scale ignored",
+        "nan-scale-needs-both",
     ),
     Mutant(
         "nan_times_zero",
@@ -222,6 +227,7 @@ MUTANTS = (
         IS_NAN,
         "assign is_nan = (scale_a == 8'd255 || scale_b == 8'd255) && sum != '0;",
         "a NaN scale does not count where the sum is zero",
+        "nan-scale-of-zeros",
     ),
     Mutant(
         "exponent_8_bits",
@@ -229,7 +235,7 @@ MUTANTS = (
         EXPONENT,
         "9'($signed(8'(scale_a + scale_b)))",
         "the sum of the scales has 8 bits, and wraps",
-        "narrower exponent",
+        "exponent-wraps-8-sum",
     ),
     Mutant(
         "exponent_bias",
@@ -237,6 +243,7 @@ MUTANTS = (
         EXPONENT,
         EXPONENT.replace("256", "254"),
         "the two halves of the products' unit are forgotten: everything is 4 times too large",
+        "exponent+2",
     ),
     Mutant(
         "scale_a_twice",
@@ -244,6 +251,7 @@ MUTANTS = (
         EXPONENT,
         EXPONENT.replace("scale_b", "scale_a"),
         "the scale of a is used for both sides",
+        "exponent-a-for-both",
     ),
     Mutant(
         "scale_of_last_block",
@@ -251,7 +259,7 @@ MUTANTS = (
         DOT,
         LATE,
         "the scale of a is that of the block before",
-        "scale order",
+        "scales-a-of-case-before",
     ),
     # Rounding to float32.
     Mutant(
@@ -260,7 +268,7 @@ MUTANTS = (
         "$signed(leading) + unit + 12'sd127;",
         "12'($signed(9'($signed(leading) + unit + 12'sd127)));",
         "the exponent of the result wraps in 9 bits: what should overflow is 0",
-        "overflow wraps",
+        "overflow-wraps-9",
     ),
     Mutant(
         "overflow_max",
@@ -268,15 +276,18 @@ MUTANTS = (
         OVERFLOW,
         ": overflow ? {sign, 31'h7F7F_FFFF}",
         "overflow gives the largest float32",
-        "overflow to the maximum",
+        "overflow-largest",
     ),
-    Mutant("overflow_zero", PACK, OVERFLOW, ": overflow ? 32'h0000_0000", "overflow gives 0"),
+    Mutant(
+        "overflow_zero", PACK, OVERFLOW, ": overflow ? 32'h0000_0000", "overflow gives 0", "overflow-zero"
+    ),
     Mutant(
         "overflow_nan",
         PACK,
         OVERFLOW,
         ": overflow ? {sign, rounded[30:0]}",
         "the exponent runs past the field of infinity",
+        "overflow-wraps-8",
     ),
     Mutant(
         "subnormals_flushed",
@@ -284,7 +295,7 @@ MUTANTS = (
         RESULT,
         ": rounded < 32'h0080_0000 ? {sign, 31'd0} : {sign, rounded[30:0]};",
         "results below the smallest normal are 0",
-        "subnormals flushed",
+        "subnormal-signed-zero",
     ),
     Mutant(
         "half_subnormal_flushed",
@@ -292,6 +303,7 @@ MUTANTS = (
         RESULT,
         ": exponent < -12'sd22 ? {sign, 31'd0} : {sign, rounded[30:0]};",
         "what is between half the smallest subnormal and all of it is 0",
+        "least-zero",
     ),
     Mutant(
         "half_subnormal_up",
@@ -299,6 +311,7 @@ MUTANTS = (
         UP,
         "assign up = NEAREST_EVEN && guard && (sticky || significand[0] || significand == 24'd0);",
         "half the smallest subnormal, a tie, goes up",
+        "least-up",
     ),
     Mutant(
         "subnormals_halved",
@@ -306,6 +319,7 @@ MUTANTS = (
         "is_subnormal ? 12'sd1 - exponent",
         "is_subnormal ? 12'sd2 - exponent",
         "results below the smallest normal come out half as large",
+        "subnormal-halved",
     ),
     Mutant(
         "sticky_lost",
@@ -313,7 +327,7 @@ MUTANTS = (
         "assign sticky = |placed[BITS-26:0];",
         "assign sticky = 1'b0;",
         "no sticky bit: what is above a tie is rounded like one",
-        "no sticky bit",
+        "sticky-lost-1",
     ),
     Mutant(
         "sticky_lost_in_shift",
@@ -321,7 +335,7 @@ MUTANTS = (
         "assign y = shifted | {{(BITS - 1) {1'b0}}, lost};",
         "assign y = shifted;",
         "bits that fall off in an alignment are forgotten",
-        "truncation before the addition",
+        "adder-40",
     ),
     Mutant(
         "round_half_up",
@@ -329,7 +343,7 @@ MUTANTS = (
         UP,
         "assign up = NEAREST_EVEN && guard;",
         "ties go away from zero",
-        "round half away",
+        "round-half-away",
     ),
     Mutant(
         "round_half_down",
@@ -337,7 +351,7 @@ MUTANTS = (
         UP,
         "assign up = NEAREST_EVEN && guard && sticky;",
         "ties go toward zero",
-        "round half down",
+        "round-half-to-zero",
     ),
     Mutant(
         "ties_to_odd",
@@ -345,6 +359,7 @@ MUTANTS = (
         UP,
         "assign up = NEAREST_EVEN && guard && (sticky || !significand[0]);",
         "ties go to the odd one",
+        "round-half-to-odd",
     ),
     Mutant("truncation", PACK, UP, "assign up = 1'b0;", "results are cut, not rounded", "truncation"),
     Mutant(
@@ -353,7 +368,7 @@ MUTANTS = (
         ROUNDED,
         TWICE,
         "rounded to 26 bits first, and then to 24",
-        "double rounding at 2 bits more",
+        "",
     ),
     Mutant(
         "rounding_carry",
@@ -361,6 +376,7 @@ MUTANTS = (
         ROUNDED,
         "assign rounded = {below, 23'd0} + {8'd0, significand + {23'd0, up}};",
         "the carry of a significand that rounds up to 2 is dropped",
+        "rounding-carry-lost",
     ),
     # The accumulator.
     Mutant(
@@ -369,9 +385,16 @@ MUTANTS = (
         FIRST,
         "assign held = acc;",
         "a new dot product starts from the old result",
-        "stale accumulator",
+        "accumulator-stale",
     ),
-    Mutant("never_accumulates", ACC, FIRST, "assign held = 32'h0000_0000;", "every block starts from zero"),
+    Mutant(
+        "never_accumulates",
+        ACC,
+        FIRST,
+        "assign held = 32'h0000_0000;",
+        "every block starts from zero",
+        "accumulator-forgotten",
+    ),
     Mutant(
         "valid_ignored",
         ACC,
@@ -385,6 +408,7 @@ MUTANTS = (
         "magnitude == '0 ? 32'h0000_0000",
         "magnitude == '0 ? {sign, 31'd0}",
         "an exact cancellation has the sign of the accumulator: -0",
+        "cancellation-of-state",
     ),
     Mutant(
         "cancellation_not_zero",
@@ -392,6 +416,7 @@ MUTANTS = (
         ": rounded;",
         ": total == '0 && mantissa != 24'd0 ? 32'h0100_0000 : rounded;",
         "an exact cancellation gives 2**-125",
+        "cancellation-2^-125",
     ),
     Mutant(
         "hidden_bit",
@@ -399,6 +424,7 @@ MUTANTS = (
         "assign mantissa = {acc_normal,",
         "assign mantissa = {held[30:0] != 31'd0,",
         "a subnormal accumulator is given a hidden bit",
+        "input-subnormal-hidden-bit",
     ),
     Mutant(
         "subnormal_exponent",
@@ -406,6 +432,7 @@ MUTANTS = (
         "acc_normal ? held[30:23] : 8'd1",
         "held[30:23]",
         "a subnormal accumulator counts half",
+        "input-subnormal-halved",
     ),
     Mutant(
         "accumulator_flushed",
@@ -413,7 +440,7 @@ MUTANTS = (
         "assign acc_magnitude = {mantissa,",
         "assign acc_magnitude = {acc_normal ? mantissa : 24'd0,",
         "a subnormal accumulator counts as zero",
-        "subnormal inputs flushed",
+        "input-subnormal-zero",
     ),
     Mutant(
         "shift_wraps",
@@ -421,6 +448,7 @@ MUTANTS = (
         AMOUNT_TERM,
         ".amount(acc_moves ? 12'd0 : {6'd0, distance[5:0]})",
         "the distance of a term has 6 bits: 64 further down it comes back",
+        "term-shift-wraps-6",
     ),
     Mutant(
         "shift_clamped",
@@ -435,6 +463,7 @@ MUTANTS = (
         AMOUNT_ACC,
         ".amount(acc_moves ? -distance > 31 ? 12'd31 : -distance : 12'd0)",
         "the accumulator is shifted by 31 at most",
+        "state-shift-at-most-31",
     ),
     Mutant(
         "zero_term_moves",
@@ -442,6 +471,7 @@ MUTANTS = (
         "distance < 0 && sum_magnitude != '0",
         "distance < 0",
         "a block of zeros with large scales shifts the accumulator out",
+        "adder-40-zero",
     ),
     Mutant(
         "window_narrow",
@@ -449,6 +479,7 @@ MUTANTS = (
         "localparam int ROOM = 26;",
         "localparam int ROOM = 12;",
         "below a sum there is room for 12 bits, not for 26",
+        "adder-26-sticky",
     ),
     Mutant(
         "subtraction_sign",
@@ -456,6 +487,7 @@ MUTANTS = (
         "assign sign = acc_larger ? acc_sign : term_sign;",
         "assign sign = acc_sign;",
         "the result has the sign of the accumulator, whichever is larger",
+        "sign-of-state",
     ),
     Mutant(
         "nan_forgotten",
@@ -463,6 +495,7 @@ MUTANTS = (
         ": acc_special ? held\n",
         ": acc_special && held[22:0] == 23'd0 ? held\n",
         "the block after a NaN makes it a number",
+        "input-nan-number",
     ),
     Mutant(
         "infinity_forgotten",
@@ -470,6 +503,7 @@ MUTANTS = (
         ": acc_special ? held\n",
         ": acc_special && held[22:0] != 23'd0 ? held\n",
         "the block after an infinity makes it a number",
+        "input-infinity-number",
     ),
     # The Blackwell-style unit.
     Mutant(
@@ -478,7 +512,7 @@ MUTANTS = (
         "parameter int FRACTION_BITS = 35,",
         "parameter int FRACTION_BITS = 25,",
         "25 fraction bits, as of f8f6f4, not 35",
-        "Fused with 25 fraction bits",
+        "accumulator-fused:25:16:64:-139:scales:23",
     ),
     Mutant(
         "fraction_34",
@@ -486,7 +520,7 @@ MUTANTS = (
         "parameter int FRACTION_BITS = 35,",
         "parameter int FRACTION_BITS = 34,",
         "34 fraction bits, not 35",
-        "Fused with 34 fraction bits",
+        "accumulator-fused:34:16:64:-139:scales:23",
     ),
     Mutant(
         "cancelled_group",
@@ -501,6 +535,7 @@ MUTANTS = (
         "<= |products ?",
         "<= |products || 1'b1 ?",
         "a group of zeros has the exponent of its scales",
+        "zero-group-aligns",
     ),
     Mutant(
         "zero_exponent",
@@ -529,10 +564,10 @@ MUTANTS = (
     Mutant(
         "blackwell_scale_order",
         BLACKWELL,
-        "localparam int BLOCK = group / 2;",
-        "localparam int BLOCK = group % 2;",
-        "groups take the scales in turns, not in pairs",
-        "scale order",
+        ".scale_a(scale_a[8*BLOCK +: 8])",
+        ".scale_a(scale_a[8*(group % 2) +: 8])",
+        "groups take the scales of a in turns, not in pairs",
+        "",
     ),
     Mutant(
         "blackwell_minus_zero",
@@ -541,13 +576,15 @@ MUTANTS = (
         ": cut[30:0] == 31'd1 ? 32'h0000_0001\n",
         "a negative result that is cut to zero is -0",
     ),
-    Mutant("blackwell_nan", BLACKWELL, "32'h7FFF_FFFF", "32'h7FC0_0000", "NaN is 0x7FC00000"),
+    Mutant(
+        "blackwell_nan", BLACKWELL, "32'h7FFF_FFFF", "32'h7FC0_0000", "NaN is 0x7FC00000", "nan-is-7fc00000"
+    ),
     Mutant(
         "blackwell_first_ignored",
         BLACKWELL,
         "term_first ? 32'h0000_0000 : result",
         "result",
         "a new dot product starts from the old result",
-        "stale accumulator",
+        "",
     ),
 )

@@ -12,6 +12,7 @@ import mxfp
 
 ROOT = Path(mxfp.__file__).parent
 ROOMS = (
+    "whole",
     "formats",
     "floats",
     "scale",

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
 
+from ..whole import write_whole
 from .campaign import Campaign, CampaignError
 
 try:
@@ -146,20 +146,3 @@ class Journal:
 def journal_of(results: Path) -> Path:
     """Where the journal of a results file stands."""
     return results.with_name(f"{results.name}.journal")
-
-
-def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file that is never seen half-written: a temporary one beside it, then a rename."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            write(out)
-            out.flush()
-            os.fsync(out.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from ..whole import write_whole
 from .answers import Problem
 from .explain import Explanation
 from .failure import Failure
 from .unit import Unit
-from .whole import write_whole
 
 SCHEMA: Final = "mxfp-verdict/1"
 
@@ -139,11 +139,13 @@ class Verdict:
 
     def write_json(self, path: str | Path) -> None:
         """Write it as JSON, whole or not at all."""
-        write_whole(Path(path), json.dumps(self.as_dict(), indent=1) + "\n")
+        text = json.dumps(self.as_dict(), indent=1) + "\n"
+        write_whole(Path(path), lambda out: out.write(text.encode()))
 
     def write_junit(self, path: str | Path) -> None:
         """Write it as JUnit XML, a test case for each group and one for the answers as such."""
-        write_whole(Path(path), self.junit())
+        text = self.junit()
+        write_whole(Path(path), lambda out: out.write(text.encode()))
 
     def junit(self) -> str:
         """JUnit XML."""

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are never seen half-written."""
+"""Beside the rooms: files that are never seen half-written."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 
-def write_whole(path: Path, content: str) -> None:
-    """Write a text file: a temporary one beside it, then a rename."""
+def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file that is never seen half-written: a temporary one beside it, then a rename."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(content)
+        with os.fdopen(handle, "wb") as out:
+            write(out)
             out.flush()
             os.fsync(out.fileno())
         mask = os.umask(0)

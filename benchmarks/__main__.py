@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mxfp.report import throughput
-from mxfp.report.render import writable, write
 from mxfp.terminal import print_text_table
+from mxfp.whole import writable, write_folder
 
 from . import ROOT, pair
 from .contest import Record
@@ -92,7 +92,7 @@ def command(
     show(results, quiet=quiet)
     if directory is not None:
         files = {PAGE: markdown(results).encode(), pair.FILE: json_text(results).encode()}
-        write(files, directory)
+        write_folder(files, directory)
         click.echo(f"wrote {', '.join(files)} to {directory}", err=True)
 
 

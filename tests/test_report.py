@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import mxfp
 import oracle
-from mxfp import cli, data
+from mxfp import cli, data, whole
 from mxfp.report import accuracy, measure, render, tables, throughput
 from mxfp.report.accuracy import figures
 
@@ -192,7 +192,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "report.md").write_bytes(b"before")
     with pytest.raises(TypeError):
-        render.write({"report.md": b"after", "report.json": None}, tmp_path / "out")
+        whole.write_folder({"report.md": b"after", "report.json": None}, tmp_path / "out")
     assert (tmp_path / "out" / "report.md").read_bytes() == b"before"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
@@ -279,5 +279,5 @@ def test_a_directory_that_cannot_be_written_is_named_before_the_work_begins(tmp_
 
 def test_what_else_lies_in_the_directory_stays(tmp_path, report):
     (tmp_path / "notes.txt").write_text("mine")
-    render.write({"report.json": render.json_text(report).encode()}, tmp_path)
+    whole.write_folder({"report.json": render.json_text(report).encode()}, tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "report.json"]

@@ -64,7 +64,7 @@ def accumulate(
     from ..report.accumulation_figures import CAPTION, PICTURES, pictures
     from ..report.accumulation_tables import headline, json_text, markdown, tables
     from ..report.figures import require_matplotlib
-    from ..report.render import writable, write
+    from ..whole import writable, write_folder
 
     if out is not None:
         require_matplotlib()
@@ -88,5 +88,5 @@ def accumulate(
             "accumulate.md": markdown(found, {PICTURES[0]: CAPTION}).encode(),
             "accumulate.json": json_text(found).encode(),
         }
-        write({**files, **pictures(found)}, out)
+        write_folder({**files, **pictures(found)}, out)
         click.echo(f"wrote {', '.join([*files, *PICTURES])} to {out}", err=True)

@@ -53,8 +53,9 @@ def report(
     from .. import terminal
     from ..report import measure
     from ..report.figures import CAPTIONS, pictures, require_matplotlib
-    from ..report.render import json_text, markdown, writable, write
+    from ..report.render import json_text, markdown
     from ..report.tables import headline, tables
+    from ..whole import writable, write_folder
 
     if out is not None:
         require_matplotlib()
@@ -74,5 +75,5 @@ def report(
         terminal.print_report(Console(), headline(found), found.attribution, tables(found))
     if out is not None:
         files = {"report.md": markdown(found, CAPTIONS).encode(), "report.json": json_text(found).encode()}
-        write({**files, **pictures(found)}, out)
+        write_folder({**files, **pictures(found)}, out)
         click.echo(f"wrote {', '.join([*files, *CAPTIONS])} to {out}", err=True)

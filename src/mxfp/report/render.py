@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a Report to a directory: report.md, report.json and figures, whole or not at all."""
+"""A Report as text: report.md and report.json."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from .measure import Report
 from .tables import Table, headline, tables
@@ -52,40 +49,3 @@ def _rows(table: Table) -> list[str]:
 def json_text(report: Report) -> str:
     """A Report -> JSON text, one schema: mxfp-report/1."""
     return json.dumps(report.as_dict(), indent=1, allow_nan=False) + "\n"
-
-
-def writable(directory: Path) -> None:
-    """Raise OSError naming `directory` unless files can be put there; leave nothing behind."""
-    try:
-        _staging(directory).rmdir()
-    except OSError as error:
-        raise OSError(f"cannot write to {directory}: {error.strerror}") from None
-
-
-def _staging(directory: Path) -> Path:
-    """Make a new folder on the same file system: inside `directory` if it exists, else beside it to be."""
-    if directory.exists() or directory.is_symlink():
-        return Path(tempfile.mkdtemp(prefix=".mxfp-", dir=directory))
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
-
-
-def write(files: Mapping[str, bytes], directory: Path) -> None:
-    """Put all files into `directory`, made if need be, so that none is ever seen half-written.
-
-    A new directory appears with everything in it, by one rename; in one that exists each file is
-    replaced whole. Raises OSError where it cannot be written.
-    """
-    directory = directory.absolute()
-    staging = _staging(directory)
-    try:
-        for name, content in files.items():
-            (staging / name).write_bytes(content)
-        if directory.exists():
-            for name in files:
-                (staging / name).replace(directory / name)
-        else:
-            staging.chmod(0o755)
-            staging.rename(directory)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from importlib import resources
 from pathlib import Path
 from typing import Final
+
+from ..whole import write_folder
 
 C_FILES: Final = ("mxfp_dot.c", "mxfp_dot.h")
 """The files of the model, in `mxfp/verify/c/`; docs/c-model.md has what is in them."""
@@ -48,24 +48,9 @@ def export_c(directory: str | Path, *, force: bool = False) -> list[Path]:
             )
         if not files:
             return paths
-        parent = folder
     elif folder.exists() or folder.is_symlink():
         raise FileExistsError(f"{folder} is no folder; give the folder that the files go to")
-    else:
-        parent = folder.parent
-        parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".mxfp-", dir=parent))
-    try:
-        for name, content in files.items():
-            (staging / name).write_bytes(content)
-        if parent == folder:
-            for name in files:
-                (staging / name).replace(folder / name)
-        else:
-            staging.chmod(0o755)
-            staging.rename(folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    write_folder(files, folder)
     return paths
 
 

@@ -13,12 +13,10 @@ import pytest
 
 import mxfp
 from mxfp.names import accumulator
-from mxfp.verify.answers import AnswerReader
-from mxfp.verify.check import check
+from mxfp.verify.check import AnswerReader, Policy, check
 from mxfp.verify.layout import line_fields
-from mxfp.verify.policy import Policy
-from mxfp.verify.suite import Suite
 from mxfp.verify.unit import Unit, expected
+from mxfp.verify.vectors import Suite
 
 DOT = Suite(Unit("dot"), groups=("walking-lanes", "nan-scales", "scale-corners"))
 SUM = Suite(Unit("sum"), groups=("walking-lanes", "sum-extremes"))

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from mxfp.verify.layout import Adapter
-from mxfp.verify.suite import Suite
 from mxfp.verify.unit import Unit
+from mxfp.verify.vectors import Suite
 
 RTL = Path(__file__).parents[1] / "examples" / "rtl"
 
@@ -27,9 +27,9 @@ import cocotb
 from mxfp.verify.cocotb_monitors import Pins, run_suite
 from mxfp.verify.coverage import Coverage
 from mxfp.verify.layout import Adapter
-from mxfp.verify.suite import Suite
+from mxfp.verify.vectors import Suite
 from mxfp.verify.unit import Unit
-from mxfp.verify.suite import Suite
+from mxfp.verify.vectors import Suite
 from mxfp.verify.unit import Unit
 
 

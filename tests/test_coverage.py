@@ -12,15 +12,13 @@ from click.testing import CliRunner
 
 import mxfp
 from mxfp import cli
-from mxfp.verify.bin_classes import PLACES, SCALE_CLASSES
-from mxfp.verify.bins import families
-from mxfp.verify.coverage import Coverage
-from mxfp.verify.filling import fill
-from mxfp.verify.observe import observe
-from mxfp.verify.reach import precision_of
-from mxfp.verify.roundings import marks_of_steps
-from mxfp.verify.suite import Suite
+from mxfp.verify.coverage import Coverage, families, fill
+from mxfp.verify.coverage.bin_classes import PLACES, SCALE_CLASSES
+from mxfp.verify.coverage.observe import observe
+from mxfp.verify.coverage.reach import precision_of
+from mxfp.verify.coverage.roundings import marks_of_steps
 from mxfp.verify.unit import Batch, Unit, expected
+from mxfp.verify.vectors import Suite
 from support import size
 
 NAMED = {

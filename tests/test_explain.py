@@ -7,14 +7,12 @@ import pytest
 import mxfp
 import oracle
 from mxfp.names import accumulator
-from mxfp.verify.addition import FloatAdder
-from mxfp.verify.behaviours import behaviours
 from mxfp.verify.check import check
-from mxfp.verify.datapath import Datapath
-from mxfp.verify.flow import Flow
-from mxfp.verify.significand import rounded
-from mxfp.verify.suite import Suite
+from mxfp.verify.explain import Datapath, Flow, behaviours
+from mxfp.verify.explain.addition import FloatAdder
+from mxfp.verify.explain.significand import rounded
 from mxfp.verify.unit import Unit, expected
+from mxfp.verify.vectors import Suite
 from support import oracle_result
 
 DOT = Suite(

@@ -41,8 +41,26 @@ ROOMS = (
 )
 """Side rooms stand behind the room they open off."""
 WINGS = ("kernels", "report", "campaigns", "verify")
-SHELF = "data"
-"""Files and what reads them; it knows rooms only, and wings may take from it."""
+VERIFY = (
+    "unit",
+    "layout",
+    "digits",
+    "classes",
+    "vectors",
+    "explain",
+    "check",
+    "shrink",
+    "coverage",
+    "mismatch",
+    "scoreboard",
+    "cocotb_monitors",
+    "export",
+)
+"""The test bench is big enough to have an order of its own: its folders and what lies between them."""
+SHELVES = ("data", "files")
+"""Files and what reads and writes them; they know rooms only, and `report` takes from them."""
+MEASURED = "kernels"
+"""The wing that `report` looks into, to measure what it could do at best."""
 DOORS = ("__init__", "__main__", "terminal")
 FRONT = "cli"
 """Doors and the front of house may see everything; nothing imports them but each other."""
@@ -93,7 +111,7 @@ def inside(path: Path) -> list[tuple[str, bool]]:
 def test_every_module_is_known():
     known = {*ROOMS, *DOORS}
     assert {module[0] for module in FILES if len(module) == 1} <= known
-    assert {module[0] for module in FILES if len(module) > 1} <= {*WINGS, SHELF, FRONT}
+    assert {module[0] for module in FILES if len(module) > 1} <= {*WINGS, *SHELVES, FRONT}
     assert {(room,) for room in ROOMS} <= set(FILES)
 
 
@@ -117,14 +135,29 @@ def test_a_room_needs_numpy_and_ml_dtypes_alone(room):
         )
 
 
-@pytest.mark.parametrize("wing", [*WINGS, SHELF])
+@pytest.mark.parametrize("wing", [*WINGS, *SHELVES])
 def test_a_wing_imports_rooms_and_no_other_wing(wing):
     modules = [module for module in FILES if module[0] == wing]
     assert modules
-    allowed = {*ROOMS, wing, "__version__"} | ({SHELF} if wing == "report" else set())
+    allowed = {*ROOMS, wing, "__version__"} | ({*SHELVES, MEASURED} if wing == "report" else set())
     for module in modules:
         for name, _ in inside(FILES[module]):
             assert name in allowed, f"{'.'.join(module)} imports {name}"
+
+
+@pytest.mark.parametrize("part", VERIFY)
+def test_a_part_of_the_test_bench_imports_only_parts_before_it(part):
+    modules = [module for module in FILES if module[:2] == ("verify", part)]
+    assert modules
+    allowed = {*VERIFY[: VERIFY.index(part)], part}
+    for module in modules:
+        for name, _ in imports(FILES[module]):
+            if name.startswith("mxfp.verify."):
+                assert name.split(".")[2] in allowed, f"{'.'.join(module)} imports {name}"
+
+
+def test_every_part_of_the_test_bench_is_known():
+    assert {module[1] for module in FILES if module[0] == "verify"} == {*VERIFY, "__init__"}
 
 
 def test_kernels_never_use_fastmath():

@@ -16,9 +16,8 @@ import mxfp
 from mxfp.dot import block_dots
 from mxfp.integers import WidthError
 from mxfp.verify.export import export_c
-from mxfp.verify.suite import Suite
 from mxfp.verify.unit import Unit
-from mxfp.verify.writers import write_suite
+from mxfp.verify.vectors import Suite, write_suite
 
 ROOT = Path(__file__).parents[1]
 RTL = ROOT / "examples" / "rtl"

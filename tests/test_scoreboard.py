@@ -11,8 +11,8 @@ import mxfp
 from mxfp.verify.coverage import Coverage
 from mxfp.verify.mismatch import STAGES, Undefined, stage_order
 from mxfp.verify.scoreboard import Scoreboard
-from mxfp.verify.suite import Suite
 from mxfp.verify.unit import Unit, expected
+from mxfp.verify.vectors import Suite
 
 DOT = Unit("dot", lanes=2)
 SUM = Unit("sum", lanes=2)

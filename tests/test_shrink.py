@@ -11,13 +11,10 @@ import pytest
 
 import mxfp
 from mxfp.names import accumulator
-from mxfp.verify.behaviours import behaviours
-from mxfp.verify.datapath import Datapath
-from mxfp.verify.flow import Flow
-from mxfp.verify.runner import Command, RunError
-from mxfp.verify.shrink import ShrinkError, shrink
-from mxfp.verify.suite import Suite
+from mxfp.verify.explain import Datapath, Flow, behaviours
+from mxfp.verify.shrink import Command, RunError, ShrinkError, shrink
 from mxfp.verify.unit import Unit, expected
+from mxfp.verify.vectors import Suite
 from mxfp.widths import check_width
 
 

@@ -20,12 +20,11 @@ import support
 from mxfp import cli
 from mxfp.names import accumulator as named
 from mxfp.sums import reachable_sums
-from mxfp.verify import writers
-from mxfp.verify.draws import Draws
-from mxfp.verify.groups import GROUPS, batches, case, plans
 from mxfp.verify.layout import Adapter
-from mxfp.verify.suite import Suite
 from mxfp.verify.unit import Batch, Unit, expected
+from mxfp.verify.vectors import Suite, writers
+from mxfp.verify.vectors.draws import Draws
+from mxfp.verify.vectors.groups import GROUPS, batches, case, plans
 
 UNITS = {
     "sum": Unit("sum"),

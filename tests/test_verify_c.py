@@ -24,8 +24,8 @@ import oracle
 from mxfp.distributions import DISTRIBUTIONS, SCALES, draw
 from mxfp.dot import Terms
 from mxfp.verify.export import C_FILES, c_files, export_c
-from mxfp.verify.suite import Suite
 from mxfp.verify.unit import Batch, Unit, expected
+from mxfp.verify.vectors import Suite
 from support import DTYPES, bits, digits, from_bits, golden, name_of, random_blocks, same_bits, size
 from test_accumulate import GOLDEN, hard_terms, made_of
 

@@ -16,8 +16,8 @@ from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
 from mxfp.verify.cocotb_monitors import Pins, run_suite
-from mxfp.verify.suite import Suite
 from mxfp.verify.unit import Unit
+from mxfp.verify.vectors import Suite
 
 HERE = Path(__file__).resolve().parent
 PINS = Pins(first="first", stages={"sum": "sum", "exponent": "exponent", "special": "special"})

@@ -18,9 +18,8 @@ from pathlib import Path
 from mutants import BLACKWELL, MUTANTS
 
 import mxfp
-from mxfp.verify.suite import Suite
 from mxfp.verify.unit import Unit
-from mxfp.verify.writers import write_suite
+from mxfp.verify.vectors import Suite, write_suite
 
 HERE = Path(__file__).parent
 BENCH = "tb_readmemh.sv"

@@ -11,10 +11,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..verify.check import SHOWN, check
-from ..verify.policy import EXAMPLES, Policy
-from ..verify.suite import Suite
+from ..verify.check.comparison import SHOWN, check
+from ..verify.check.policy import EXAMPLES, Policy
 from ..verify.unit import KINDS
+from ..verify.vectors import Suite
 from .app import cli
 from .campaign import Bar
 from .vectors import OPTIONS, suite_asked_for

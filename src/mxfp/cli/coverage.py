@@ -10,13 +10,12 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ..verify.answers import ANSWERED, AnswerReader
-from ..verify.coverage import Coverage
-from ..verify.filling import fill
+from ..verify.check.answers import ANSWERED, AnswerReader
+from ..verify.coverage import Coverage, fill
+from ..verify.coverage.reports import as_markdown, missed_in_words
 from ..verify.layout import include, lines
-from ..verify.reports import as_markdown, missed_in_words
-from ..verify.suite import Suite
 from ..verify.unit import Batch, expected
+from ..verify.vectors import Suite
 from .app import cli
 from .campaign import Bar
 from .check import vectors_named, vectors_options

@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from ..verify.policy import Policy
-from ..verify.runner import Command, RunError
-from ..verify.shrink import MOST_RUNS, ShrinkError, shrink
-from ..verify.shrunk import Shrunk
-from ..verify.suite import Suite
+from ..verify.check import Policy
+from ..verify.shrink import Command, RunError, Shrunk
+from ..verify.shrink.shrinking import MOST_RUNS, ShrinkError, shrink
 from ..verify.unit import Batch
+from ..verify.vectors import Suite
 from .app import cli
 from .campaign import Bar
 from .check import PolicyType, vectors_named, vectors_options

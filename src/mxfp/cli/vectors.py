@@ -12,11 +12,11 @@ import click
 
 from ..accumulate import Accumulator, Sequential
 from ..formats import BLOCK_FORMATS, MXFP4
-from ..verify.groups import COUNT, GROUPS
 from ..verify.layout import Adapter
-from ..verify.suite import Suite
 from ..verify.unit import KINDS, Unit
-from ..verify.writers import FORMATS, Format, stream, write_suite
+from ..verify.vectors import Suite
+from ..verify.vectors.groups import COUNT, GROUPS
+from ..verify.vectors.writers import FORMATS, Format, stream, write_suite
 from .app import AccumulatorType, cli
 from .campaign import Bar
 

@@ -15,12 +15,12 @@ from cocotb.clock import Clock
 from cocotb.handle import SimHandleBase
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 
-from .coverage import Coverage
+from .coverage.coverage import Coverage
 from .layout import FIRST, Adapter, Field, line_fields, lines
 from .mismatch import Undefined, Value
 from .scoreboard import Scoreboard
-from .suite import Suite
 from .unit import Batch, Unit, expected
+from .vectors.suite import Suite
 
 Port = str | Sequence[str]
 """One port that holds all elements, element 0 lowest; or a port for each. "a_{}" is a_0, a_1 …"""

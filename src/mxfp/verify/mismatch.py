@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from .failure import operands
+from .check.failure import operands
 from .unit import Batch
 
 STAGES: Final = ("product", "level", "sum", "exponent", "special", "term", "result")

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from .coverage import Coverage
+from .coverage.coverage import Coverage
 from .mismatch import Mismatch, Undefined, Value, described, stage_order
-from .sequences import PARTS
 from .unit import Batch, Unit, expected
+from .vectors.sequences import PARTS
 
 TOGETHER: Final = 1024
 """Answers that are counted at once."""

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smallest case that a unit still gets wrong."""
+
+from .runner import Command, RunError
+from .shrinking import ShrinkError, shrink
+from .shrunk import Shrunk
+
+__all__ = ["Command", "RunError", "ShrinkError", "Shrunk", "shrink"]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import headers
 import pytest
 
 import mxfp
@@ -52,10 +53,19 @@ COMPILED = {**os.environ, "NUMBA_DISABLE_JIT": "0", "COLUMNS": "100"}
 """For commands that multiply millions of numbers, which are too many without the compiler."""
 
 
+@pytest.fixture(scope="session")
+def model_headers(tmp_path_factory):
+    """Where the headers of models are that pages have examples/headers.py write."""
+    folder = tmp_path_factory.mktemp("headers")
+    headers.write_all(folder)
+    return folder
+
+
 @pytest.mark.parametrize(("command", "shown"), CONSOLE)
-def test_every_console_snippet_runs_and_prints_the_lines_below_it(command, shown):
+def test_every_console_snippet_runs_and_prints_the_lines_below_it(command, shown, model_headers):
     run = [sys.executable, "-m", *shlex.split(command)]
-    done = subprocess.run(run, check=True, capture_output=True, text=True, env=COMPILED)
+    folder = model_headers if ".gguf" in command else None
+    done = subprocess.run(run, check=True, capture_output=True, text=True, env=COMPILED, cwd=folder)
     printed = {" ".join(line.split()) for line in done.stdout.splitlines()}
     for line in shown.splitlines():
         if not re.fullmatch(r"[\s─.]*", line):

@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from . import accumulate, campaign, check, coverage, export, journeys, layers, shrink, vectors, widths
+from . import accumulate, campaign, check, coverage, decode, export, journeys, layers, shrink, vectors, widths
 from .app import cli
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "check",
     "cli",
     "coverage",
+    "decode",
     "export",
     "journeys",
     "layers",

@@ -103,5 +103,7 @@ def cli() -> None:
       mxfp dot                        one dot product's journey
       mxfp widths                     how many bits an adder tree needs, proved
       mxfp vectors dot --out vectors  what a MAC unit is verified with
+      mxfp decode model.gguf --bandwidth 256
+                                      tokens a second that a device can reach at most
       mxfp formats                    the formats; mxfp formats E2M1: every code
     """  # noqa: D301  (click reads the backspace)

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from .accumulate import Fixed, Step
 from .blocks import BlockArray, dequantize
+from .draw.fates import fates
 from .floats import to_float64
 from .formats import BLOCK_FORMATS, ELEMENT_FORMATS, ElementFormat, ScaleFormat
 from .integers import sum_width
@@ -152,7 +153,8 @@ def block_journey(console: Console, x: NDArray[Any], q: BlockArray, rounding: st
         part = slice(n * fmt.block, min((n + 1) * fmt.block, x.size))
         console.print(_block_title(n, code, exact[part], q, rounding))
         rows = []
-        for v, c, value in zip(exact[part], q.codes[part].tolist(), values[part], strict=True):
+        became = fates(exact[part], values[part], float(factors[n]), fmt.element)
+        for v, c, value, fate in zip(exact[part], q.codes[part].tolist(), values[part], became, strict=True):
             rows.append(
                 (
                     f"{v:.9g}",
@@ -164,7 +166,7 @@ def block_journey(console: Console, x: NDArray[Any], q: BlockArray, rounding: st
                     str(fmt.element.integers[c]),
                     f"{value:.9g}",
                     f"{value - v:.3g}",
-                    _remark(v, factors[n], value, fmt.element),
+                    fate,
                 )
             )
         columns = (
@@ -196,17 +198,6 @@ def _block_title(n: int, code: int, part: NDArray[np.float64], q: BlockArray, ro
         f"{fmt.name} block {n}: amax {amax:g}, rule {q.scale_rule}: scale code {code} (0x{code:02x}) = "
         f"{shown}{tensor}; rounding {rounding}"
     )
-
-
-def _remark(v: float, factor: float, value: float, element: ElementFormat) -> str:
-    if not np.isfinite(v):
-        return "not finite"
-    if abs(v) > element.max * factor:
-        return "saturated"
-    if v and not value:
-        return "flushed to zero"
-    middles = (element.magnitudes[:-1] + element.magnitudes[1:]) / 2
-    return "tie" if abs(v) / factor in middles else ""
 
 
 def dot_journey(console: Console, t: Trace) -> None:

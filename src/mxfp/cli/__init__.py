@@ -10,7 +10,20 @@ import sys
 
 import click
 
-from . import accumulate, campaign, check, coverage, decode, export, journeys, layers, shrink, vectors, widths
+from . import (
+    accumulate,
+    campaign,
+    check,
+    coverage,
+    decode,
+    draw,
+    export,
+    journeys,
+    layers,
+    shrink,
+    vectors,
+    widths,
+)
 from .app import cli
 
 __all__ = [
@@ -20,6 +33,7 @@ __all__ = [
     "cli",
     "coverage",
     "decode",
+    "draw",
     "export",
     "journeys",
     "layers",

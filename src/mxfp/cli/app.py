@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from rich.console import Console
 
 from .. import __version__
@@ -67,6 +68,17 @@ def layer_asked_for(data: Path | None, tokens: int | None) -> Layer:
     return Layer(layer.name, layer.activations[:tokens], layer.weight, layer.attribution)
 
 
+def numbers(text: str, option: str) -> Any:
+    """Numbers with spaces or commas between -> float64 (n,), or one line that names the option."""
+    try:
+        found = [float(word) for word in text.replace(",", " ").split()]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+    if not found:
+        raise click.BadParameter("no numbers", param_hint=option)
+    return np.array(found, np.float64)
+
+
 class Progress:
     """A progress bar on standard error, where that is a terminal."""
 
@@ -101,6 +113,7 @@ def cli() -> None:
       mxfp report                     what MXFP4 does to a real layer
       mxfp show 0.1 -2.3 7 1          one block's journey
       mxfp dot                        one dot product's journey
+      mxfp draw block                 a picture of a block before and after
       mxfp widths                     how many bits an adder tree needs, proved
       mxfp vectors dot --out vectors  what a MAC unit is verified with
       mxfp decode model.gguf --bandwidth 256

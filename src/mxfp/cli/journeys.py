@@ -14,7 +14,7 @@ from ..accumulate import Accumulator
 from ..blocks import BlockArray, dequantize, quantize
 from ..formats import BLOCK_FORMATS, ELEMENT_FORMATS, SCALE_FORMATS, BlockFormat
 from ..trace import trace
-from .app import AccumulatorType, cli, format_option, rounding_options
+from .app import AccumulatorType, cli, format_option, numbers, rounding_options
 
 NUMBERS: dict[str, Any] = {"ignore_unknown_options": True}  # so that -2.3 is a number, not an option
 
@@ -113,7 +113,7 @@ def dot(
     if (text_a is None) != (text_b is None):
         raise click.UsageError("give both -a and -b, or neither for the embedded layer")
     if text_a is not None and text_b is not None:
-        sides: list[Any] = [_numbers(text_a, "-a"), _numbers(text_b, "-b")]
+        sides: list[Any] = [numbers(text_a, "-a"), numbers(text_b, "-b")]
         if sides[0].size != sides[1].size:
             raise click.UsageError(f"-a has {sides[0].size} numbers and -b has {sides[1].size}")
     else:
@@ -121,13 +121,3 @@ def dot(
         sides = [layer.activations[0, :length], layer.weight[0, :length]]
     a, b = (_quantized(x, fmt, scale_rule, rounding, seed + n) for n, x in enumerate(sides))
     terminal.dot_journey(Console(), trace(a, b, accumulator=accumulator))
-
-
-def _numbers(text: str, option: str) -> Any:
-    try:
-        found = [float(word) for word in text.replace(",", " ").split()]
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from None
-    if not found:
-        raise click.BadParameter("no numbers", param_hint=option)
-    return np.array(found, np.float64)

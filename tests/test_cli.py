@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 import mxfp
 from mxfp import cli, names
+from mxfp.cli.group import SECTIONS
 
 
 def run(*arguments, **options):
@@ -162,3 +164,58 @@ def test_help_shows_no_marks_of_its_layout(command):
     out = inside(*command, "--help").output
     assert "\\b" not in out
     assert "\b" not in out
+
+
+def test_without_a_command_the_first_page_says_what_to_try_and_all_of_it_works():
+    page = inside().output
+    tried = re.findall(r"^  (mxfp .*?)  +\w", page, re.MULTILINE)
+    assert len(tried) >= 6
+    for line in tried:
+        name = line.split()[1]
+        assert name in cli.cli.commands, line
+
+
+def test_every_command_stands_under_one_heading_of_the_help():
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert set(cli.cli.commands) <= set(listed)
+    out = inside("--help").output
+    assert all(f"\n  {name} " in out for name in cli.cli.commands)
+
+
+@pytest.mark.parametrize("command", list(cli.cli.commands))
+def test_every_command_has_examples_in_its_help(command):
+    assert re.search(rf"^ +(\$ )?mxfp {command}\b", inside(command, "--help").output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_what_they_need_to_complete_commands(shell):
+    assert "_MXFP_COMPLETE" in inside("completion", shell).output
+
+
+def test_completion_knows_commands_and_formats():
+    code = "from mxfp.cli import cli; cli.main(prog_name='mxfp')"
+
+    def of(words):
+        env = {**os.environ, "_MXFP_COMPLETE": "bash_complete", "COMP_WORDS": words}
+        env["COMP_CWORD"] = str(len(words.split(" ")) - 1)
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert "plain,show" in of("mxfp sh")
+    assert "plain,nvfp4" in of("mxfp show --format NV")
+
+
+@pytest.mark.parametrize("command", [("show", "0.1", "7"), ("dot",), ("formats",)], ids=lambda c: c[0])
+def test_colours_are_for_terminals_that_want_them(command):
+    run = [sys.executable, "-m", "mxfp", *command]
+    plain = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "FORCE_COLOR"}}
+    piped = subprocess.run(run, env=plain, capture_output=True, text=True, check=True).stdout
+    assert "\x1b" not in piped
+    forced = subprocess.run(run, env=plain | {"FORCE_COLOR": "1"}, capture_output=True, text=True, check=True)
+    assert "\x1b" in forced.stdout
+    unwanted = plain | {"FORCE_COLOR": "1", "NO_COLOR": "1"}
+    without = subprocess.run(run, env=unwanted, capture_output=True, text=True, check=True).stdout
+    assert not re.search("\x1b\\[(3|4|9|10)\\d", without)

@@ -18,7 +18,8 @@ import pytest
 import mxfp
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)]
+TRANSLATED = sorted((ROOT / "docs" / "course").glob("*.md"))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -27,7 +28,7 @@ def snippets(page):
     return FENCE.findall(page.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_python_snippet_runs_and_prints_what_follows_it(page):
     blocks, names = snippets(page), {}
     for n, (language, code) in enumerate(blocks):
@@ -41,7 +42,7 @@ def test_every_python_snippet_runs_and_prints_what_follows_it(page):
 
 
 CONSOLE = [
-    pytest.param(command, shown, id=f"{page.name}: {command}")
+    pytest.param(command, shown, id=f"{page.relative_to(ROOT)}: {command}")
     for page in PAGES
     for language, text in snippets(page)
     if language == "console"
@@ -70,6 +71,35 @@ def test_every_console_snippet_runs_and_prints_the_lines_below_it(command, shown
     for line in shown.splitlines():
         if not re.fullmatch(r"[\s─.]*", line):
             assert " ".join(line.split()) in printed, line
+
+
+def skeleton(page):
+    """What a translation keeps: levels of headings, snippets, names of pictures, exercises and solutions."""
+    text = page.read_text(encoding="utf-8")
+    prose = FENCE.sub("", text)
+    return {
+        "headings": [len(marks) for marks in re.findall(r"^(#+) ", prose, re.MULTILINE)],
+        "snippets": FENCE.findall(text),
+        "pictures": [Path(name).name for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", prose)],
+        "exercises": re.findall(r"^\*\*(\d+\.\d+)\*\*", prose, re.MULTILINE),
+        "solutions": len(re.findall(r"^<details><summary>.+</summary>$", prose, re.MULTILINE)),
+        "commands": re.findall(r"`(mxfp [a-z -]+)`", prose),
+    }
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda p: p.name)
+def test_a_translation_keeps_the_structure_snippets_and_pictures_of_its_page(page):
+    translated = ROOT / "docs" / "ja" / "course" / page.name
+    assert skeleton(translated) == skeleton(page)
+
+
+def test_every_page_of_the_course_is_translated_and_has_exercises():
+    assert [p.name for p in TRANSLATED] == sorted(
+        p.name for p in (ROOT / "docs" / "ja" / "course").glob("*.md")
+    )
+    for page in TRANSLATED:
+        found = skeleton(page)
+        assert len(found["exercises"]) == found["solutions"] >= (page.name != "index.md")
 
 
 def test_the_pages_have_snippets_to_run():

@@ -18,6 +18,7 @@ from ..encode import ROUNDINGS
 from ..formats import BLOCK_FORMATS, MXFP4
 from ..names import accumulator as accumulator_named
 from ..scale import SCALE_RULES
+from .group import FIRST_PAGE, Commands
 
 
 class AccumulatorType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -103,20 +104,15 @@ class Progress:
         self.bar.update(self.task, description=what, completed=done, total=total)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True
+)
 @click.version_option(__version__, prog_name="mxfp")
-def cli() -> None:
-    """Microscaling (MX) arithmetic, bit for bit.
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Microscaling (MX) arithmetic, bit for bit: MXFP4, its family and NVFP4.
 
-    \b
-    Try:
-      mxfp report                     what MXFP4 does to a real layer
-      mxfp show 0.1 -2.3 7 1          one block's journey
-      mxfp dot                        one dot product's journey
-      mxfp draw block                 a picture of a block before and after
-      mxfp widths                     how many bits an adder tree needs, proved
-      mxfp vectors dot --out vectors  what a MAC unit is verified with
-      mxfp decode model.gguf --bandwidth 256
-                                      tokens a second that a device can reach at most
-      mxfp formats                    the formats; mxfp formats E2M1: every code
-    """  # noqa: D301  (click reads the backspace)
+    Without a command: what to try first.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(FIRST_PAGE, nl=False)

@@ -22,7 +22,14 @@ NUMBERS: dict[str, Any] = {"ignore_unknown_options": True}  # so that -2.3 is a 
 @cli.command()
 @click.argument("name", required=False)
 def formats(name: str | None) -> None:
-    """Print the table of formats, or every code of one (E2M1, E8M0, MXFP4 …)."""
+    """Print the table of formats, or every code of one (E2M1, E8M0, MXFP4 …).
+
+    \b
+    Examples:
+      mxfp formats
+      mxfp formats E2M1
+      mxfp formats E8M0
+    """  # noqa: D301  (click reads the backspace)
     from .. import terminal
 
     console = Console()
@@ -51,8 +58,14 @@ def show(
 ) -> None:
     """Follow NUMBERS through a block: amax, scale, codes in bits, integers, values, error.
 
-    Numbers are float64 and rounded once. Example: mxfp show 0.1 -2.3 7 1
-    """
+    Numbers are float64 and rounded once.
+
+    \b
+    Examples:
+      mxfp show 0.1 -2.3 7 2.5
+      mxfp show 0.1 -2.3 7 2.5 --scale-rule rceil
+      mxfp show 300 0.001 --format mxfp8_e4m3
+    """  # noqa: D301  (click reads the backspace)
     from .. import terminal
 
     x = np.array(numbers, np.float64)
@@ -104,9 +117,14 @@ def dot(
 ) -> None:
     """Follow one dot product: codes, integers, products, adder tree, terms, accumulator, result.
 
-    Without -a and -b: the first K elements of a token and a weight row of the embedded layer. Example:
-    mxfp dot -a "1 2 3" -b "0.5 -6 1" --accumulator sequential:float16
-    """
+    Without -a and -b: the first K elements of a token and a weight row of the embedded layer.
+
+    \b
+    Examples:
+      mxfp dot
+      mxfp dot --k 128 --accumulator blackwell
+      mxfp dot -a "1 2 3" -b "0.5 -6 1" --accumulator sequential:float16
+    """  # noqa: D301  (click reads the backspace)
     from .. import terminal
     from ..data import embedded_layer
 

@@ -28,7 +28,7 @@ _LEFT, _TOP, _STRIP, _BOTTOM = 0.2, 0.62, 0.8, 0.42
 class Errors:
     """The errors of one format. Sizes are over the RMS of the weights.
 
-    sizes: abs(error) of those that are not exact, over the RMS. exact: the share of weights without error. rms,
+    sizes: abs(error) of those that are not exact, over the RMS. exact: the share without error. rms,
     largest: of all errors. sqnr_db: weights over errors, infinite without any.
     """
 
@@ -48,9 +48,9 @@ class Errors:
 def errors(weights: Any, formats: Sequence[BlockFormat] = FORMATS) -> Figure:
     """Reals (..., K), quantized along the last axis -> a histogram of error sizes for each format.
 
-    Sizes are abs(error) over the RMS of the weights, on a logarithmic axis. Weights that a format holds exactly
-    have no place on it: their share is a figure beside. A dashed line is the RMS of the errors. Rules and
-    rounding are each format's default.
+    Sizes are abs(error) over the RMS of the weights, on a logarithmic axis. Weights that a format holds
+    exactly have no place on it: their share is a figure beside. A dashed line is the RMS of the errors. Rules
+    and rounding are each format's default.
 
     Raises ValueError for no weights, for NaN and infinities, and for weights that are all zero.
 

@@ -46,9 +46,10 @@ class Block:
 
     @property
     def squared_error(self) -> float:
-        """The sum of squared errors of the finite elements."""
+        """The sum of squared errors of the finite elements; infinite beyond float64."""
         error = (self.after - self.before)[np.isfinite(self.before)]
-        return float(error @ error)
+        with np.errstate(over="ignore"):
+            return float(error @ error)
 
 
 def block_of(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example RTL: right on every vector at every stage, in both simulators, and every planted bug found."""
 
+import functools
 import importlib
 import os
 import re
@@ -10,14 +11,16 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mxfp
 from mxfp.dot import block_dots
 from mxfp.integers import WidthError
 from mxfp.verify.export import export_c
-from mxfp.verify.unit import Unit
+from mxfp.verify.unit import Unit, expected
 from mxfp.verify.vectors import Suite, write_suite
+from test_explain import named, outputs
 
 ROOT = Path(__file__).parents[1]
 RTL = ROOT / "examples" / "rtl"
@@ -41,8 +44,6 @@ SUITES = {
     "blackwell3": Suite(Unit("dot", blocks=3, accumulator=mxfp.BLACKWELL_MXFP4)),
 }
 """The whole of level 1 for each of them."""
-NOT_REACHED = {"shift_clamped", "cancelled_group", "zero_exponent"}
-"""Bugs that level 1 does not find yet."""
 
 
 def bench_of(kind):
@@ -54,9 +55,10 @@ def defines_of(kind):
 
 
 def verilate(folder, bench, *more, defines=()):
-    """Sources -> a simulator; every warning is an error."""
+    """Sources -> a simulator; every warning is an error. Compiled without optimising, which takes longer."""
     top = bench.removesuffix(".sv")
     command = ["verilator", "--binary", "--timing", "-Wall", f"-I{folder}", "--top-module", top]
+    command += ["-MAKEFLAGS", "OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"]
     command += ["-Mdir", folder / "verilated", "-o", "simulator", *(f"-D{d}" for d in defines)]
     command += [RTL / bench, *sorted(RTL.glob("mx_*.sv")), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -74,12 +76,17 @@ def vectors(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def verilated(vectors):
+    """Unit -> its simulator, compiled once."""
+    return functools.cache(lambda kind: verilate(vectors / kind, bench_of(kind), defines=defines_of(kind)))
+
+
 @pytest.mark.parametrize("kind", SUITES)
-def test_verilator_agrees_with_level_1_at_every_stage(vectors, kind):
+def test_verilator_agrees_with_level_1_at_every_stage(vectors, verilated, kind):
     folder = vectors / kind
-    simulator = verilate(folder, bench_of(kind), defines=defines_of(kind))
     results = folder / "results.txt"
-    passed, said = hunter.simulate([simulator, f"+vectors={folder}/vectors.hex", f"+results={results}"])
+    passed, said = hunter.simulate([verilated(kind), f"+vectors={folder}/vectors.hex", f"+results={results}"])
     assert passed, said
     assert f"PASS: {SUITES[kind].cases} cases, every stage" in said
     assert len(results.read_text().splitlines()) == SUITES[kind].cases
@@ -107,23 +114,56 @@ def test_icarus_agrees_at_every_stage(chosen, tmp_path, kind):
 
 
 @pytest.fixture(scope="module")
-def hunted(chosen):
+def results(tmp_path_factory):
+    """A folder for what the unit gave with each bug, a file each."""
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def hunted(chosen, results):
     """Bug -> the first case that finds it, or none."""
+
+    def hunt(mutant):
+        return mutant.name, hunter.hunt(mutant, chosen, stop=True, results=results / mutant.name)
+
     with ThreadPoolExecutor(2) as pool:
-        found = pool.map(lambda mutant: hunter.hunt(mutant, chosen, stop=True), mutants.MUTANTS)
-        return dict(zip((m.name for m in mutants.MUTANTS), found, strict=True))
+        return dict(pool.map(hunt, mutants.MUTANTS))
 
 
 @pytest.mark.parametrize("name", [mutant.name for mutant in mutants.MUTANTS])
 def test_the_vectors_find_every_planted_bug(hunted, name):
-    assert bool(hunted[name]) == (name not in NOT_REACHED)
+    assert hunted[name]
+
+
+ROWS = [line for line in DOC.read_text().partition(hunter.MARK)[2].splitlines() if line.startswith("| `")]
+"""The table of the page."""
 
 
 def test_the_table_in_the_docs_is_what_the_run_says(hunted):
     groups = {kind: hunter.groups_of(kind) for kind in hunter.SUITES}
-    expected = [hunter.head(mutant, hunted[mutant.name], groups) for mutant in mutants.MUTANTS]
-    rows = [line for line in DOC.read_text().partition(hunter.MARK)[2].splitlines() if line.startswith("| `")]
-    assert [row[: len(head)] for row, head in zip(rows, expected, strict=True)] == expected
+    heads = [hunter.head(mutant, hunted[mutant.name], groups) for mutant in mutants.MUTANTS]
+    assert [row[: len(head)] for row, head in zip(ROWS, heads, strict=True)] == heads
+
+
+EXPLAINED = {mutant.name: mutant for mutant in mutants.MUTANTS if mutant.behaviour}
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_what_explains_a_bug_gives_what_the_unit_gave_and_is_wrong_as_often(hunted, results, name):
+    mutant = EXPLAINED[name]
+    suite = hunter.SUITES[hunter.kind_of(mutant)]
+    path = named(suite.unit, *mutant.behaviour.split(" + "))
+    wrong, lines = [], []
+    for batch, found in zip(suite.batches(size=1 << 20), outputs(suite, path), strict=True):
+        lines += [f"{bits:08x}" for bits in found["result"][:, 0].tolist()]
+        for stage, right in expected(batch, stages=False).items():
+            differs = found[stage].astype(np.int64).reshape(right.shape) != right.astype(np.int64)
+            wrong += (batch.start + np.flatnonzero(differs.any(axis=1))).tolist()
+    (row,) = (row for row in ROWS if row.startswith(f"| `{name}` |"))
+    assert f"{len(set(wrong)):,}" == row.split(" | ")[-2]
+    given = (results / name).read_text().splitlines()  # up to the first case that is wrong
+    assert len(given) - 1 == hunted[name][0].case == min(wrong)
+    assert all(line in ("x" * 8, due) for line, due in zip(given, lines, strict=False))
 
 
 def test_a_bug_that_is_not_there_to_plant_is_an_error():
@@ -161,17 +201,17 @@ def test_thirteen_bits_are_wrong_where_a_width_error_says_so_and_right_elsewhere
 
 
 @pytest.mark.parametrize("simulator", ["icarus", "verilator"])
-def test_a_file_that_ends_early_is_said_to(chosen, tmp_path, simulator):
-    lines = (chosen / "sum" / "vectors.hex").read_text().splitlines(keepends=True)
+def test_a_file_that_ends_early_is_said_to(vectors, verilated, tmp_path, simulator):
+    folder = vectors / "sum"
+    lines = (folder / "vectors.hex").read_text().splitlines(keepends=True)
     short = tmp_path / "short.hex"
     short.write_text("".join(lines[:100]))
-    (tmp_path / "vectors.svh").write_text((chosen / "sum" / "vectors.svh").read_text())
     if simulator == "icarus":
         built = tmp_path / "simulator"
-        hunter.compile_icarus(RTL, tmp_path, built, bench="tb_sum.sv")
+        hunter.compile_icarus(RTL, folder, built, bench="tb_sum.sv")
         command = ["vvp", "-n", built]
     else:
-        command = [verilate(tmp_path, "tb_sum.sv")]
+        command = [verilated("sum")]
     passed, said = hunter.simulate([*command, f"+vectors={short}"])
     assert not passed
     assert re.search(rf"FAIL: case 100 of {len(lines)} is not in .*short.hex: its valid bit is not set", said)

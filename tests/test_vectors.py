@@ -387,17 +387,20 @@ def test_blocks_cancel_each_other_exactly_or_but_for_one_lsb(name, left):
 
 
 @pytest.mark.parametrize("name", ["dot", "dot of two", "running", "NVFP4", "blackwell"])
-def test_a_nan_scale_is_on_a_on_b_and_on_both_and_zeros_do_not_hide_it(name):
+def test_a_nan_scale_is_on_a_on_b_and_on_both_and_neither_zeros_nor_a_sum_of_zero_hide_it(name):
     unit = UNITS[name]
     batch = only(unit, "nan-scales")
     nan = [f.scale.nan_code for f in unit.sides]
     marked = np.stack([batch.scales_a == nan[0], batch.scales_b == nan[1]], axis=-1)
-    found = expected(batch, stages=False)
+    found = expected(batch)
     kinds = set()
     for row, block in zip(*np.nonzero(marked.any(axis=2)), strict=True):
-        kinds.add((tuple(marked[row, block].tolist()), bool(found["sum"][row, block] == 0), int(block)))
+        products = found["product"].reshape(len(batch), unit.blocks, -1)[row, block]
+        content = "sum" if products.sum() else "cancelled" if products.any() else "zeros"
+        kinds.add((tuple(marked[row, block].tolist()), content, int(block)))
     sides = [(True, False), (False, True), (True, True)]
-    assert kinds == {(s, z, k) for s in sides for z in (False, True) for k in range(unit.blocks)}
+    contents = ("sum", "cancelled", "zeros")
+    assert kinds == {(s, c, k) for s in sides for c in contents for k in range(unit.blocks)}
     ends = sequence_ends(batch)
     dtype = unit.accumulator.result_dtype
     values = found["result"][:, 0].astype(f"u{dtype.itemsize}").view(dtype).astype(np.float64)
@@ -577,6 +580,89 @@ def test_small_terms_are_swamped_at_every_distance(name):
     assert set(range(1, grid + 3)) <= gaps
 
 
+def sequences_of(batch, values):
+    """Rows of a batch -> an array for each sequence."""
+    return np.split(values, sequence_ends(batch)[:-1] + 1)
+
+
+def log2(value):
+    """The exponent of a power of two, and None for any other number."""
+    exponent = oracle.floor_log2(abs(value))
+    return exponent if abs(value) == oracle.power(exponent) else None
+
+
+@pytest.mark.parametrize("name", ["dot of two", "running", "blackwell", "groups of eight"])
+def test_the_widest_sums_meet_a_power_of_two_at_every_distance_until_they_are_lost(name):
+    unit = UNITS[name]
+    batch = only(unit, "swamping-widest")
+    sums = expected(batch, stages=False)["sum"]
+    seen = set()
+    pairs = zip(sequences_of(batch, sums), sequences_of(batch, term_values(batch)), strict=True)
+    for integers_of, terms in pairs:
+        (wide,) = (s for s in (4473, -4473) if s in integers_of)  # 31 * 144 + 9, the largest odd one
+        one, other = (t for t in terms.ravel().tolist() if t)
+        order = log2(one) is not None
+        power, small = (one, other) if order else (other, one)
+        seen.add((order, power > 0, wide > 0, log2(power) - log2(small / wide)))
+    kept = 35 if isinstance(unit.accumulator, mxfp.Fused) else 23
+    turns = [(o, p, w) for o in (True, False) for p in (True, False) for w in (True, False)]
+    assert {(*turn, gap) for turn in turns for gap in range(1, kept + 13 + 4)} <= seen
+
+
+@pytest.mark.parametrize("name", ["dot of two", "running", "blackwell", "dot of three, bfloat16"])
+def test_the_smallest_results_have_a_trace_above_and_below_them_at_every_distance(name):
+    unit = UNITS[name]
+    dtype = unit.accumulator.result_dtype.name
+    smallest = oracle.bits_to_fraction(1, dtype)
+    batch = only(unit, "trace-beside-the-smallest")
+    ends = sequence_ends(batch)
+    bits = result_bits(batch)[ends].tolist()
+    seen, gone = set(), set()
+    for terms, result in zip(sequences_of(batch, term_values(batch)), bits, strict=True):
+        one, other = (t / smallest for t in terms.ravel().tolist() if t)
+        order = abs(one) > abs(other)
+        whole, trace = (one, other) if order else (other, one)
+        assert whole.denominator == 1
+        seen.add((order, whole > 0, trace > 0, -log2(trace)))
+        if (whole > 0) != (trace > 0):
+            gone.add((int(abs(whole)) - (result & ~oracle.sign_bit(dtype)), -log2(trace)))
+    fused = isinstance(unit.accumulator, mxfp.Fused)
+    farthest = int(ml_dtypes.finfo(unit.accumulator.result_dtype).nmant) + 6
+    turns = [(o, w, t) for o in (True, False) for w in (True, False) for t in (True, False)]
+    assert {(*turn, far) for turn in turns for far in range(1, farthest + 1)} == seen
+    if fused:  # zeros have the exponent -139, and what is below 2**-174 is cut: 25 binades below 2**-149
+        assert {far for less, far in gone if less == 1} == set(range(1, 26))
+        assert {less for less, far in gone if far > 25} == {0}
+    else:
+        assert {less for less, far in gone if far > 1} == {0}
+
+
+@pytest.mark.parametrize("name", ["dot of two", "running", "blackwell", "MXFP6"])
+def test_lanes_that_cancel_two_by_two_at_large_scales_stand_beside_a_small_sum(name):
+    unit = UNITS[name]
+    batch = only(unit, "cancelled-beside-small")
+    found = expected(batch)
+    products = found["product"].reshape(len(batch), unit.blocks, -1)
+    even = products.shape[2] // 2 * 2
+    paired = (products[:, :, 0:even:2] == -products[:, :, 1:even:2]).all(axis=2)
+    cancelled = sequences_of(batch, paired & products.any(axis=2))
+    scales = sequences_of(batch, found["exponent"] - sum(lsb(f) for f in unit.sides))
+    sums = sequences_of(batch, term_values(batch))
+    dtype = unit.accumulator.result_dtype.name
+    gaps, results = set(), result_bits(batch)[sequence_ends(batch)].tolist()
+    cut = 0
+    for where, exponents, terms, result in zip(cancelled, scales, sums, results, strict=True):
+        (exponent,) = exponents[where].tolist()
+        assert not any(terms[where].tolist())
+        (small,) = (t for t in terms.ravel().tolist() if t)
+        lowest = next(n for n in range(-400, 200) if (small / oracle.power(n)).numerator % 2)
+        gaps.add((exponent - lowest, small > 0))
+        cut += result != oracle.round_to(small, dtype)
+    kept = 35 if isinstance(unit.accumulator, mxfp.Fused) else 23
+    assert {(gap, sign) for gap in range(1, kept + 12) for sign in (True, False)} <= gaps
+    assert bool(cut) == isinstance(unit.accumulator, mxfp.Fused)
+
+
 def test_an_accumulator_meets_its_opposite_and_all_but_it():
     batch = only(UNITS["running"], "opposite-accumulator")
     sums = exact_sums(batch)
@@ -658,8 +744,8 @@ def test_the_bytes_of_level_one_are_these():
     """Recorded: a change of any case needs a new GENERATOR, so that old sidecars are refused."""
     recorded = {
         "sum": "96674d58526d1c0e2e29bcf314848f5164550b934460e437361dec06b6e1a9b4",
-        "dot": "022ecaede4401410862f70bfd4976da03d778e5e18a829cf5e5063753115aeb4",
-        "running": "c87ed631ec3a67f7322bedac0d6f36617377e7f862751e1d628231353418e55b",
+        "dot": "48b292019d1cb274cdd4d70c7e9c081cea2b1ea08dd1518d71d0dc4b83f58b08",
+        "running": "f56250a57baca9821df18ed52735b3cc4fc4d963983d20a9b4306573d2f1e6dc",
     }
     assert {name: digest(Suite(UNITS[name]), 4096) for name in recorded} == recorded
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """One planted bug. wrong: what is wrong, in words. behaviour: what `mxfp check` calls it."""
+    """One planted bug. wrong: what is wrong, in words. behaviour: what `mxfp check` calls it, or ""."""
 
     name: str
     file: str
@@ -227,7 +227,7 @@ MUTANTS = (
         IS_NAN,
         "assign is_nan = (scale_a == 8'd255 || scale_b == 8'd255) && sum != '0;",
         "a NaN scale does not count where the sum is zero",
-        "nan-scale-of-zeros",
+        "nan-scale-of-zero-sum",
     ),
     Mutant(
         "exponent_8_bits",
@@ -368,7 +368,7 @@ MUTANTS = (
         ROUNDED,
         TWICE,
         "rounded to 26 bits first, and then to 24",
-        "",
+        "double-rounding-26 + adder-40-sticky",
     ),
     Mutant(
         "rounding_carry",
@@ -456,6 +456,7 @@ MUTANTS = (
         AMOUNT_TERM,
         ".amount(acc_moves ? 12'd0 : distance > 24 ? 12'd24 : distance)",
         "a term is shifted by 24 at most",
+        "term-shift-at-most-24",
     ),
     Mutant(
         "acc_shift_clamped",
@@ -528,6 +529,7 @@ MUTANTS = (
         "<= |products ?",
         "<= |products && group_sum != '0 ?",
         "a group that cancels is taken for one of zeros",
+        "cancelled-group-zero",
     ),
     Mutant(
         "zero_group_aligns",
@@ -543,6 +545,7 @@ MUTANTS = (
         "ZERO_EXPONENT = -139",
         "ZERO_EXPONENT = -126",
         "zeros have the exponent of the smallest normal",
+        "accumulator-fused:35:16:64:-126:scales:23",
     ),
     Mutant(
         "rounds_to_nearest",
@@ -567,7 +570,6 @@ MUTANTS = (
         ".scale_a(scale_a[8*BLOCK +: 8])",
         ".scale_a(scale_a[8*(group % 2) +: 8])",
         "groups take the scales of a in turns, not in pairs",
-        "",
     ),
     Mutant(
         "blackwell_minus_zero",
@@ -585,6 +587,5 @@ MUTANTS = (
         "term_first ? 32'h0000_0000 : result",
         "result",
         "a new dot product starts from the old result",
-        "",
     ),
 )

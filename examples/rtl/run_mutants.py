@@ -4,7 +4,9 @@
     python run_mutants.py [--table] [--jobs N] [NAME ...]
 
 The vectors are groups of level 1, a third of it. Each bug is hunted until the first case that finds it;
-the exit status is 1 if none does. --table runs every case of those groups, and writes the table of all bugs.
+the exit status is 1 if none does. --table runs every case of those groups, asks `mxfp check` which behaviour
+explains what the unit gave, and writes the table of all bugs; the exit status is 1 if it is another one than
+`mutants.py` has.
 """
 
 import argparse
@@ -18,8 +20,10 @@ from pathlib import Path
 from mutants import BLACKWELL, MUTANTS
 
 import mxfp
+from mxfp.verify.check import check
 from mxfp.verify.unit import Unit
 from mxfp.verify.vectors import Suite, write_suite
+from mxfp.whole import write_whole
 
 HERE = Path(__file__).parent
 BENCH = "tb_readmemh.sv"
@@ -38,10 +42,13 @@ GROUPS = (
     "smallest-normal",
     "subnormals",
     "half-the-smallest",
+    "trace-beside-the-smallest",
     "ties",
     "sticky",
+    "swamping-widest",
     "cancellation-across-blocks",
     "cancellation-across-blocks-but-one",
+    "cancelled-beside-small",
     "stale-accumulator",
 )
 SUITES = {
@@ -66,9 +73,9 @@ class Failure:
     stage: str
 
 
-def kinds_of(mutant):
+def kind_of(mutant):
     """The vectors that a bug can show in."""
-    return ("blackwell",) if mutant.file == BLACKWELL else ("running",)
+    return "blackwell" if mutant.file == BLACKWELL else "running"
 
 
 def compile_icarus(rtl, vectors, simulator, *, bench=BENCH, defines=()):
@@ -91,31 +98,41 @@ def simulate(command):
     return verdicts[0].startswith("PASS"), done.stdout
 
 
-def failures(rtl, vectors, kind, *, stop=False):
-    """The cases of one folder of vectors that differ: all of them, or with stop the first."""
+def failures(rtl, vectors, kind, *, stop=False, results=None):
+    """The cases of one folder of vectors that differ: all of them, or with stop the first.
+
+    results: a path for what the unit gave.
+    """
     with tempfile.TemporaryDirectory() as work:
         simulator, found = Path(work) / "simulator", Path(work) / "failures"
         compile_icarus(rtl, vectors, simulator, defines=["BLACKWELL"] if kind == "blackwell" else [])
         command = ["vvp", "-n", simulator, f"+vectors={vectors}/vectors.hex", f"+failures={found}"]
-        passed, said = simulate([*command, "+stop"] if stop else command)
+        command += ["+stop"] * stop + ([] if results is None else [f"+results={results}"])
+        passed, said = simulate(command)
         rows = [line.split() for line in found.read_text().splitlines()] if found.exists() else []
         if passed != (not rows):
             raise NotRun(said)
         return [Failure(kind, int(case), stage) for case, stage in rows]
 
 
-def hunt(mutant, vectors, *, stop=False):
-    """Plant one bug; the cases that find it, or with stop the first."""
+def hunt(mutant, vectors, *, stop=False, results=None):
+    """Plant one bug; the cases that find it, or with stop the first. results: as of `failures`."""
     with tempfile.TemporaryDirectory() as work:
         for source in HERE.glob("mx_*.sv"):
             text = source.read_text()
             (Path(work) / source.name).write_text(mutant.plant(text) if source.name == mutant.file else text)
-        found = []
-        for kind in kinds_of(mutant):
-            found += failures(work, Path(vectors) / kind, kind, stop=stop)
-            if found and stop:
-                break
-        return found
+        kind = kind_of(mutant)
+        return failures(work, Path(vectors) / kind, kind, stop=stop, results=results)
+
+
+def study(mutant, vectors):
+    """Plant one bug; all cases that find it, and the behaviour that `mxfp check` names first, or ""."""
+    with tempfile.TemporaryDirectory() as work:
+        results = Path(work) / "results.txt"
+        found = hunt(mutant, vectors, results=results)
+        with results.open("rb") as lines:
+            explanation = check(SUITES[kind_of(mutant)], lines).explanation
+        return found, explanation.names[0] if explanation else ""
 
 
 def make_vectors(folder):
@@ -137,15 +154,17 @@ def head(mutant, cases, groups):
         if first
         else "not found"
     )
-    return f"| `{mutant.name}` | {mutant.file} | {mutant.wrong} | {where} |"
+    named = f"`{mutant.behaviour}`" if mutant.behaviour else "none"
+    return f"| `{mutant.name}` | {mutant.file} | {mutant.wrong} | {named} | {where} |"
 
 
 def table(found):
     """(bug, all failures) of each -> the table, in Markdown."""
     groups = {kind: groups_of(kind) for kind in SUITES}
     rows = [
-        "| bug | file | what is wrong | first case that finds it: group, stage | cases | groups |",
-        "|---|---|---|---|---|---|",
+        "| bug | file | what is wrong | explained by | first case that finds it: group, stage | cases "
+        "| groups |",
+        "|---|---|---|---|---|---|---|",
     ]
     for mutant, cases in found:
         names = list(dict.fromkeys(groups[case.kind][case.case] for case in cases))
@@ -160,15 +179,21 @@ def main():
     parser.add_argument("--table", action="store_true", help=f"write the table into {PAGE.name}")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="simulations at a time; 2")
     given = parser.parse_args()
+    known = [mutant.name for mutant in MUTANTS]
+    for name in given.names:
+        if name not in known:
+            parser.error(f"no bug {name!r}; there are {', '.join(known)}")
     chosen = [mutant for mutant in MUTANTS if not given.names or mutant.name in given.names]
     if given.table and given.names:
         parser.error("the table is of all bugs; give no names")
-    stop = not given.table
-    survivors, found = [], []
+    survivors, misnamed, found = [], [], []
     with tempfile.TemporaryDirectory() as vectors, ThreadPoolExecutor(given.jobs) as pool:
         make_vectors(vectors)
-        results = pool.map(lambda mutant: hunt(mutant, vectors, stop=stop), chosen)
-        for mutant, cases in zip(chosen, results, strict=True):
+        if given.table:
+            results = pool.map(lambda mutant: study(mutant, vectors), chosen)
+        else:
+            results = pool.map(lambda mutant: (hunt(mutant, vectors, stop=True), None), chosen)
+        for mutant, (cases, name) in zip(chosen, results, strict=True):
             found.append((mutant, cases))
             if cases:
                 first = cases[0]
@@ -176,13 +201,14 @@ def main():
             else:
                 survivors.append(mutant.name)
                 print(f"SURVIVED {mutant.name}: {mutant.wrong}", flush=True)
+            if name is not None and name != mutant.behaviour:
+                misnamed.append(mutant.name)
+                print(f"MISNAMED {mutant.name}: {name!r}, in mutants.py {mutant.behaviour!r}", flush=True)
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} bugs found")
     if given.table:
         text = PAGE.read_text().partition(MARK)[0] + MARK + "\n" + table(found)
-        partial = PAGE.with_name(PAGE.name + ".part")
-        partial.write_text(text)
-        partial.replace(PAGE)
-    return 1 if survivors else 0
+        write_whole(PAGE, lambda out: out.write(text.encode()))
+    return 1 if survivors or misnamed else 0
 
 
 if __name__ == "__main__":

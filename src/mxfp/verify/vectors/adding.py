@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from ...formats import Codes, Integers
 from ...registers import Fused
+from ...sums import distinct_products
 from ..unit import Unit
 from .cases import Blocks, Plan, finite_codes, none, opposites, room_of
 from .draws import Draws
 from .grids import grid_of
 from .lanes import scales_about
-from .results import NO_SCALES, OUT_OF_REACH, both, signed
+from .results import NO_SCALES, OUT_OF_REACH, TWO_BLOCKS, both, signed
 from .values import Value, built, parts, reach, shuffled, speller
 
-TWO_BLOCKS: Final = "needs two blocks, or an accumulator that keeps running"
 MANY: Final = 160
 """Numbers at random of each kind."""
 
@@ -92,24 +93,45 @@ def swamping(unit: Unit, draws: Draws) -> Plan:
         return none(NO_SCALES)
     if room_of(unit) < 2:
         return none(TWO_BLOCKS)
+    scenarios: list[list[Value]] = []
+    for n, gap, t in _distances(unit, draws, 0):
+        for m in (1, (1 << max(reach(unit) - 1, 1)) - 1 - 2 * (n % 2)):
+            small, large = (m, t), (1, t + gap)
+            scenarios += [[large, small], [small, large], [(-1, t + gap), small], [small, (-1, t + gap)]]
+            scenarios += [[large, small, (-1, t + gap)], [large, small, small, small, small]]
+            scenarios += [[small, small, small, small, large], [large, small, small, (-1, t + gap), small]]
+    return built(unit, draws, signed(scenarios), OUT_OF_REACH)
+
+
+def _distances(unit: Unit, draws: Draws, bits: int) -> Iterator[tuple[int, int, int]]:
+    """n, gap, t: every gap in which some of `bits` more bits than results have are lost, and some beyond.
+
+    2**t and 2**(t + gap) are numbers of the accumulator, near 1 and anywhere.
+    """
     grid, accumulator, (lowest, highest) = grid_of(unit.accumulator), unit.accumulator, speller(unit).span()
     reached = max(grid.precision, accumulator.fraction_bits if isinstance(accumulator, Fused) else 0)
-    scenarios: list[list[Value]] = []
-    gaps = [*range(1, min(reached, 64) + 9), 80, 120, 200]
+    gaps = [*range(1, min(reached, 64) + bits + 9), 80, 120, 200]
     for n, (gap, word) in enumerate(zip(gaps, draws.words("t", np.arange(len(gaps)), 1)[:, 0], strict=True)):
         low, high = max(lowest, grid.lowest - (2 if grid.normal else 12)), min(highest, grid.top - 4) - gap
-        if low > high:
-            continue
-        for t in {min(max(-gap // 2, low), high), low + int(word) % (high - low + 1)}:
-            for m in (1, (1 << max(reach(unit) - 1, 1)) - 1 - 2 * (n % 2)):
-                small, large = (m, t), (1, t + gap)
-                scenarios += [[large, small], [small, large], [(-1, t + gap), small], [small, (-1, t + gap)]]
-                scenarios += [[large, small, (-1, t + gap)], [large, small, small, small, small]]
-                scenarios += [
-                    [small, small, small, small, large],
-                    [large, small, small, (-1, t + gap), small],
-                ]
-    return built(unit, draws, signed(scenarios), OUT_OF_REACH)
+        if low <= high:
+            for t in {min(max(-gap // 2, low), high), low + int(word) % (high - low + 1)}:
+                yield n, gap, t
+
+
+def swamping_widest(unit: Unit, draws: Draws) -> Plan:
+    """A power of two, before or behind the widest sums of a block, of either sign, at the same distances."""
+    if not unit.scaled:
+        return none(NO_SCALES)
+    if room_of(unit) < 2:
+        return none(TWO_BLOCKS)
+    products = [int(p) for p in distinct_products(*(fmt.element for fmt in unit.sides))]
+    odd = [p for p in products if p % 2]
+    scenarios: list[list[Value]] = []
+    for _, gap, t in _distances(unit, draws, unit.sum_bits):
+        for end in (0, -1):  # odd, so that no smaller sum at a larger scale is the same number
+            wide, large = ((unit.a.block - 1) * products[end] + odd[end], t), (1, t + gap)
+            scenarios += [[large, wide], [wide, large], [(-1, t + gap), wide], [wide, (-1, t + gap)]]
+    return built(unit, draws, scenarios, OUT_OF_REACH)
 
 
 def opposite_accumulator(unit: Unit, draws: Draws) -> Plan:
@@ -171,6 +193,41 @@ def _across(unit: Unit, draws: Draws, left: int) -> Plan:
         return shuffled(unit, draws, Blocks(a, b, scales[0], scales[1]), rows)
 
     return Plan(768, 2, make)
+
+
+def cancelled_beside_small(unit: Unit, draws: Draws) -> Plan:
+    """Lanes that cancel two by two at large scales, before or behind a small sum, at every distance."""
+    if not unit.scaled:
+        return none(NO_SCALES)
+    if unit.a.block < 2:
+        return none("one lane has nothing to cancel")
+    if room_of(unit) < 2:
+        return none(TWO_BLOCKS)
+    bits = reach(unit)
+    scenarios: list[list[Value]] = []
+    for n, gap, t in _distances(unit, draws, bits):
+        for turn in range(2):
+            small, zeros = ((1 << bits) - 1 - 2 * ((n + turn) % (1 << (bits - 1))), t), (0, t + gap)
+            scenarios += [[zeros, small], [small, zeros]]
+    plan = built(unit, draws, signed(scenarios), OUT_OF_REACH)
+    a, b = (fmt.element for fmt in unit.sides)
+    opposite, exact = opposites(a)
+    pairs = unit.a.block // 2
+
+    def make(rows: Integers) -> Blocks:
+        blocks = plan.make(rows)
+        x = draws.codes("x", rows, pairs, np.flatnonzero(exact & (a.integers != 0)))
+        y = draws.codes("y", rows, pairs, np.flatnonzero(b.finite & (b.integers != 0)))
+        alone = np.arange(pairs)[None, :] == draws.below("pair", rows, 1, pairs)
+        x = np.where((rows % 4 > 0)[:, None] | alone, x, 0)
+        zeros = (a.integers[blocks.codes_a] == 0).all(axis=2)
+        for codes, (even, uneven) in ((blocks.codes_a, (x, opposite[x])), (blocks.codes_b, (y, y))):
+            cancelling = np.zeros((len(rows), unit.a.block), np.uint8)
+            cancelling[:, 0 : 2 * pairs : 2], cancelling[:, 1 : 2 * pairs : 2] = even, uneven
+            codes[:] = np.where(zeros[:, :, None], cancelling[:, None], codes)
+        return blocks
+
+    return plan if not plan.sequences else Plan(plan.sequences, plan.terms, make)
 
 
 def _same_product(unit: Unit, draws: Draws, rows: Integers, a: Codes, b: Codes) -> tuple[Codes, Codes]:

@@ -17,7 +17,7 @@ from . import adding, lanes, results, scales
 from .cases import Cases, Plan, none, placed
 from .draws import Draws
 
-GENERATOR: Final = 1
+GENERATOR: Final = 2
 """Counts up whenever the cases of any group change."""
 SIZE: Final = 1 << 12
 """Cases of a batch."""
@@ -74,12 +74,15 @@ GROUPS: Final[tuple[Group, ...]] = (
     _listed("smallest-normal", results.smallest_normal),
     _listed("subnormals", results.subnormals),
     _listed("half-the-smallest", results.half_the_smallest),
+    _listed("trace-beside-the-smallest", results.trace_beside_the_smallest),
     _listed("ties", adding.ties),
     _listed("sticky", adding.sticky),
     _listed("swamping", adding.swamping),
+    _listed("swamping-widest", adding.swamping_widest),
     _listed("opposite-accumulator", adding.opposite_accumulator),
     _listed("cancellation-across-blocks", adding.cancellation_across_blocks),
     _listed("cancellation-across-blocks-but-one", adding.cancellation_across_blocks_but_one),
+    _listed("cancelled-beside-small", adding.cancelled_beside_small),
     _listed("stale-accumulator", adding.stale_accumulator),
     _drawn("random-near-unit", "Any elements, scales 2^-4 … 2^4.", 4, "any", "near-unit"),
     _drawn("random-uniform", "Any elements, any scales that are numbers.", 4, "any", "uniform"),

@@ -12,13 +12,15 @@ from typing import Final
 
 import numpy as np
 
+from ...registers import Fused
 from ..unit import Unit
 from .cases import Plan, none, room_of
 from .draws import Draws
 from .grids import grid_of
-from .values import Value, built, parts, reach
+from .values import Value, built, parts, reach, speller
 
 NO_SCALES: Final = "the unit takes no scales"
+TWO_BLOCKS: Final = "needs two blocks, or an accumulator that keeps running"
 OUT_OF_REACH: Final = "no blocks of this unit make such numbers"
 REPEATS: Final = 3
 """How often each number is made, by other scales and other lanes."""
@@ -103,6 +105,24 @@ def half_the_smallest(unit: Unit, draws: Draws) -> Plan:
             scenarios.append([(small, grid.grain - 1 - far), (1, grid.grain - 1)])
     scenarios += [[(1, grid.grain - 1), (1, grid.grain - 1)], [(1, grid.grain), (-1, grid.grain - 1)]]
     return built(unit, draws, [*both(unit, kept, repeats=2), *signed(scenarios)], OUT_OF_REACH)
+
+
+def trace_beside_the_smallest(unit: Unit, draws: Draws) -> Plan:
+    """The first few results and a trace of either sign below them, at every distance, added to zero."""
+    if not unit.scaled:
+        return none(NO_SCALES)
+    if room_of(unit) < 2:
+        return none(TWO_BLOCKS)
+    grid, accumulator = grid_of(unit.accumulator), unit.accumulator
+    last = grid.precision + 6
+    if isinstance(accumulator, Fused):  # what zeros have as an exponent decides where a trace is cut off
+        last = max(last, grid.grain - accumulator.zero_exponent + accumulator.fraction_bits + 4)
+    scenarios: list[list[Value]] = []
+    for far in range(1, min(last, grid.grain - speller(unit).span()[0] + 1)):
+        for whole in (1, 2, 3, 4 + far % 5):
+            for trace in ((1, grid.grain - far), (-1, grid.grain - far)):
+                scenarios += [[(whole, grid.grain), trace], [trace, (whole, grid.grain)]]
+    return built(unit, draws, signed(scenarios), OUT_OF_REACH)
 
 
 def around(unit: Unit, exponent: int) -> list[Value]:

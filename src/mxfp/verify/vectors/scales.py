@@ -87,31 +87,35 @@ def _contents(
 
 
 def nan_scales(unit: Unit, draws: Draws) -> Plan:
-    """A scale that is NaN on a, on b, on both, of a block of zeros, large or random; another block beside it.
+    """A scale that is NaN on a, b or both, of zeros, of what cancels, large or random; a block beside it.
 
     The other block, before or behind it, is there if the unit has room for two.
     """
     if not unit.scaled:
         return none("the unit takes no scales")
     terms = min(room_of(unit), 2)
+    kinds = np.array([5, 2, 1, 0] if unit.a.block < 2 else [5, 2, 1, 0, 1])
 
     def make(rows: Integers) -> Blocks:
-        sides, content = rows % 3 + 1, rows // 3 % 4
+        sides, content, turn = rows % 3 + 1, rows // 3 % len(kinds), rows // (3 * len(kinds))
         scales, others = [], []
         for side, fmt in enumerate(unit.sides):
             corner = scale_codes(fmt.scale, "corner", finite=True)
             other = draws.codes(f"scale {side}", rows, 2, corner)
             scales.append(np.where(sides >> side & 1 == 1, fmt.scale.nan_code, other[:, 0]))
             others.append(other[:, 1].astype(np.int64))
-        blocks = _contents(unit, draws, rows, np.array([5, 2, 1, 0])[content], scales[0], scales[1])
+        blocks = _contents(unit, draws, rows, kinds[content], scales[0], scales[1])
+        if (where := np.flatnonzero(content == 4)).size:
+            zero = cancelled(unit, draws, rows[where], 0)
+            blocks.codes_a[where], blocks.codes_b[where] = zero.codes_a, zero.codes_b
         if terms == 1:
             return blocks
-        beside = _contents(unit, draws, rows + NAN_ROWS * unit.blocks, rows // 12 % 6, others[0], others[1])
+        beside = _contents(unit, draws, rows + NAN_ROWS * unit.blocks, turn % 6, others[0], others[1])
         both = [
             np.concatenate([getattr(x, name) for x in (blocks, beside)], axis=1)
             for name in ("codes_a", "codes_b", "scales_a", "scales_b")
         ]
-        turned = rows // 24 % 2 == 1
+        turned = turn // 2 % 2 == 1
         for values in both:
             values[turned] = values[turned][:, ::-1]
         return Blocks(*both)

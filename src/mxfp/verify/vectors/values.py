@@ -80,11 +80,14 @@ class Speller:
         return self.powers[0][own], self.powers[1][exponent - own]
 
     def block(self, value: Value, pick: int) -> tuple[Codes, Codes, int, int] | None:
-        """Codes and scales of a block whose term is the number, one of all ways; None if there is none."""
+        """Codes and scales of a block whose term is the number, one of all ways; None if there is none.
+
+        0 is a block of zeros under scales whose product is 2**t, or as near as there are.
+        """
         m, t = value
         if m == 0:
             nothing = np.zeros(self.lanes, np.uint8)
-            return nothing, nothing, *self.scales(0, 0)
+            return nothing, nothing, *self.scales(min(max(t, sum(self.low)), sum(self.high)), pick)
         zeros = (m & -m).bit_length() - 1
         first = max(-zeros, t - self.lsb - sum(self.high))  # exponent of the scales: t - shift - lsb
         last = min(self.bits - 1 - m.bit_length(), t - self.lsb - sum(self.low))

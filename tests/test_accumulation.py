@@ -248,6 +248,13 @@ def test_ulps_of_a_result_that_should_be_zero_are_its_own():
     assert point.sqnr_db == -math.inf
 
 
+def test_a_register_whose_lsb_float64_does_not_hold_has_figures_too():
+    point = compare_one(small_layer(), mxfp.FixedPoint(2, 4096, rounding="toward_zero"))
+    assert (point.overflowed, point.differ, point.register_bits) == (0, 12, 1)
+    assert (point.sqnr_db, point.largest_ulps) == (0.0, 0.0)
+    assert point.largest_error > 0
+
+
 def compare_one(layer, accumulator, **options):
     (curve,) = compare(layer, accumulators=[accumulator], ks=[layer.weight.shape[1]], **options).curves
     return curve.points[-1]
@@ -378,7 +385,11 @@ def test_zeros_have_no_error_and_make_a_picture():
 
 BAD = {
     "group": ({"accumulators": [mxfp.Fused(25, 32, 32, -133)], "fmt": mxfp.NVFP4}, "does not apply to NVFP4"),
-    "blocks": ({"fmt": mxfp.MXFP4, "fmt_b": mxfp.NVFP4}, "block sizes must be equal"),
+    "blocks": ({"fmt": mxfp.MXFP4, "fmt_b": mxfp.NVFP4}, "MXFP4 in blocks of 32, b is NVFP4 in blocks of 16"),
+    "no accumulator": ({"accumulators": []}, r"accumulators: a list of at least one, .* got \[\]"),
+    "one accumulator": ({"accumulators": mxfp.Exact("float32")}, "accumulators: a list of at least one"),
+    "no length": ({"ks": []}, r"K: a list of at least one, or None for the default, got \[\]"),
+    "one length": ({"ks": 64}, "K: a list of at least one, or None for the default, got 64"),
     "zero": ({"ks": [0]}, "K is a number of elements, 1 or more, got 0"),
     "half": ({"ks": [1.5]}, "got 1.5"),
     "too long": ({"ks": [1 << 40]}, "ask for a smaller K"),
@@ -390,6 +401,47 @@ def test_what_cannot_be_compared_is_refused_in_one_line(options, message):
     with pytest.raises(ValueError, match=message) as caught:
         compare(small_layer(), **options)
     assert "\n" not in str(caught.value)
+
+
+OTHERS = {
+    "format": ({"fmt": mxfp.E2M1}, "a is a BlockFormat, such as mxfp.MXFP4, got E2M1"),
+    "other format": ({"fmt_b": mxfp.E2M1}, "b is a BlockFormat"),
+    "text": ({"accumulators": ["exact"]}, "an accumulator is one such as .*, got 'exact'"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), OTHERS.values(), ids=OTHERS)
+def test_what_is_something_else_is_refused_by_name(options, message):
+    with pytest.raises(TypeError, match=message):
+        compare(small_layer(), **options)
+
+
+NO_LAYERS = {
+    "K": (np.ones((2, 32)), np.ones((2, 64)), r"do not fit: \(2, 32\) and \(2, 64\)"),
+    "vectors": (np.ones(32), np.ones(32), "do not fit"),
+    "no tokens": (np.ones((0, 32)), np.ones((2, 32)), "do not fit"),
+    "no K": (np.ones((2, 0)), np.ones((2, 0)), "do not fit"),
+    "nan": (np.full((2, 32), np.nan), np.ones((2, 32)), "activations of odd are not all finite"),
+    "infinity": (np.ones((2, 32)), np.full((2, 32), np.inf), "weight of odd are not all finite"),
+}
+
+
+@pytest.mark.parametrize(("a", "w", "message"), NO_LAYERS.values(), ids=NO_LAYERS)
+def test_arrays_that_are_no_layer_have_no_figures(a, w, message):
+    with pytest.raises(ValueError, match=message):
+        compare(data.Layer("odd", a, w), accumulators=[mxfp.Exact("float32")])
+    with pytest.raises(TypeError, match="layer is a Layer"):
+        compare((a, w))
+
+
+def test_lists_and_read_only_views_are_layers_too():
+    layer = small_layer(k=128)
+    a = layer.activations[::-1, ::2]
+    a.flags.writeable = False
+    view = data.Layer("small", a, layer.weight[:, ::-2])
+    plain = data.Layer("small", a.tolist(), np.ascontiguousarray(layer.weight[:, ::-2]))
+    chosen = [mxfp.Sequential("float16"), mxfp.FixedPoint(20, -9)]
+    assert compare(view, accumulators=chosen) == compare(plain, accumulators=chosen)
 
 
 def test_progress_runs_to_the_end():

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import mxfp
 import oracle
-from mxfp.bounds import error_bound, errors, scale_codes, worst_error_bound
+from mxfp.bounds import error_bound, errors, registers_without_ends, worst_error_bound
 from mxfp.distributions import DISTRIBUTIONS, draw
 from mxfp.dot import Terms
 from mxfp.integers import WidthError
+from mxfp.profiles import scale_codes
 from mxfp.registers import TENSOR_CORES
 from support import ACCUMULATORS, FORMATS, name_of, oracle_terms, random_blocks, size, values_of
 
@@ -274,6 +275,25 @@ def test_a_register_of_any_width_is_full_where_it_is_full():
         error, bound = judged(register, half, b)
         assert error == 0
         assert bound < np.inf
+
+
+@pytest.mark.parametrize("rounding", ["floor", "toward_zero", "nearest_even"])
+@pytest.mark.parametrize("fmt", [mxfp.MXFP4, mxfp.MXFP8_E5M2, mxfp.NVFP4], ids=name_of)
+def test_a_register_without_ends_holds_the_rounded_terms_added_up(fmt, rounding):
+    """The oracle's register, of more bits than any of these takes; NaN and infinities add nothing."""
+    a, b = (random_blocks(fmt, (6, 5 * fmt.block), seed, specials=True, nan_share=0.02) for seed in (1, 2))
+    for lsb in (-4096, -30, 3, 4096):
+        register = mxfp.FixedPoint(9, lsb, "wrap", rounding)
+        terms = mxfp.block_dots(a, b)
+        held = [*registers_without_ends(register, terms)]
+        for row in range(6):
+            one, other = (mxfp.BlockArray(q.codes[row], q.scales[row], fmt) for q in (a, b))
+            own = oracle_terms(one, other)
+            right = [oracle.fixed_point(own[: n + 1], 9000, lsb, "raise", rounding) for n in range(5)]
+            found = [0 if "nan" in right else integer for integer in right]
+            assert [int(step[row]) for step in held] == found
+            alone = registers_without_ends(register, mxfp.block_dots(one, other))
+            assert [int(step) for step in alone] == found
 
 
 def test_zeros_align_the_rest():

@@ -23,7 +23,16 @@ from click.testing import CliRunner
 
 import mxfp
 from mxfp import bounds, cli, names
-from mxfp.campaigns import Campaign, CampaignError, CampaignInterrupted, Results, measure, replay, run
+from mxfp.campaigns import (
+    Campaign,
+    CampaignError,
+    CampaignInterrupted,
+    Results,
+    journal,
+    measure,
+    replay,
+    run,
+)
 from mxfp.campaigns import campaign as campaigns_campaign
 from mxfp.campaigns.workers import Alone, task, versions
 from support import as_floats, oracle_result, oracle_terms
@@ -105,7 +114,14 @@ WRONG = {
     "group": ({"formats": "NVFP4", "accumulators": ["fused:25:32:64:-139"]}, "NVFP4"),
     "distribution": ({"distributions": ["cauchy"]}, "cauchy"),
     "scales": ({"scales": "huge"}, "huge"),
-    "k": ({"k": [64, 0]}, "k of a campaign: integers from 1 on, got 0"),
+    "k": ({"k": [64, 0]}, "k of a campaign: integers from 1 to 16777216, got 0"),
+    "long": ({"k": 2**24 + 1}, "k of a campaign: integers from 1 to 16777216, got 16777217"),
+    "many seeds": ({"seeds": range(10**7 + 1)}, "up to 10,000,000 cases, got seeds range(0, 10000001)"),
+    "seeds beyond counting": ({"seeds": range(5, 10**40)}, "up to 10,000,000 cases, got seeds range(5, 1000"),
+    "many cases": (
+        {"seeds": range(4000), "k": range(1, 4001)},
+        "a campaign has up to 10,000,000 cases, got 16,000,000",
+    ),
     "seed": ({"seeds": [-1]}, "-1"),
     "count": ({"count": 1.5}, "1.5"),
     "twice": ({"accumulators": ["exact", "exact:float32"]}, "'exact:float32' is there twice"),
@@ -123,6 +139,12 @@ def test_a_campaign_that_cannot_be_is_refused(fields, piece):
 def test_replay_of_what_is_not_there_is_refused(index):
     with pytest.raises(ValueError, match=r"0 … 19"):
         replay(SMALL.case(0), index)
+
+
+@pytest.mark.parametrize("number", [-1, 12, 1.0, True, "1", None], ids=str)
+def test_a_case_that_is_not_there_is_refused(number):
+    with pytest.raises(ValueError, match=re.escape(f"case is a number, 0 … 11, got {number!r}")):
+        SMALL.case(number)
 
 
 # --- what is measured
@@ -212,6 +234,16 @@ def test_a_record_is_what_the_oracle_finds(accumulator, scales, parts, monkeypat
         groups = [[v for v, i in values if i // case.rows == part] for part in range(case.parts)]
         mean = math.fsum(math.fsum(group) for group in groups) / len(values)
         assert found[name]["mean"] == mean.hex()
+
+
+@pytest.mark.parametrize("overflow", ["raise", "wrap"])
+def test_a_register_of_all_the_bits_there_are_can_still_overflow(overflow):
+    made = mxfp.FixedPoint(4096, -4096, overflow)
+    sweep = Campaign(accumulators=made, distributions="bits", scales="near-unit", k=64, count=20)
+    found = measure(sweep.case(0))["accumulators"][str(made)]
+    lost = truth(sweep.case(0), made)[-1]
+    assert len(lost) > 5
+    assert found["overflow"] == {"count": len(lost), "first": lost[0]}
 
 
 def test_a_nan_counts_and_makes_no_error():
@@ -667,6 +699,50 @@ def test_a_damaged_line_in_the_middle_is_an_error_and_nothing_is_touched(tmp_pat
     assert journal.read_bytes() == damaged
 
 
+def test_a_line_whose_figures_were_altered_is_damaged(tmp_path):
+    journal = interrupted(tmp_path)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    altered = lines[2].replace(b'"differ":{"count":', b'"differ":{"count":1')
+    assert altered != lines[2]
+    journal.write_bytes(b"".join([*lines[:2], altered, *lines[3:]]))
+    with pytest.raises(CampaignError, match="line 3 is damaged"):
+        run(SMALL, tmp_path / "r", workers=1)
+
+
+def test_the_journal_of_another_campaign_behind_this_ones_is_damage(tmp_path):
+    (tmp_path / "other").mkdir()
+    with pytest.raises(CampaignInterrupted):
+        run(replace(SMALL, k=64), tmp_path / "other" / "r", workers=1, progress=stop_after(2))
+    journal = interrupted(tmp_path)
+    journal.write_bytes(journal.read_bytes() + (tmp_path / "other" / "r.journal").read_bytes())
+    with pytest.raises(CampaignError, match="line 6 is damaged"):
+        run(SMALL, tmp_path / "r", workers=1)
+
+
+ALTERED = {
+    "a figure": (lambda lines: [*lines[:3], lines[3].replace(b'"dots":20', b'"dots":21'), *lines[4:]], 4),
+    "a line less": (lambda lines: lines[:-1], 13),
+    "a line more": (lambda lines: [*lines, lines[-1]], 14),
+    "half a line": (lambda lines: [*lines[:-1], lines[-1][:50]], 13),
+    "another order": (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], 2),
+    "zeros": (lambda lines: [*lines[:5], bytes(400)], 6),
+    "nothing behind the header": (lambda lines: lines[:1], 2),
+}
+
+
+@pytest.mark.parametrize(("alter", "line"), ALTERED.values(), ids=ALTERED)
+def test_results_that_were_altered_give_no_figures_but_the_line(alter, line, small, tmp_path):
+    altered = b"".join(alter(small.splitlines(keepends=True)))
+    assert altered != small
+    (tmp_path / "r").write_bytes(altered)
+    results = run(SMALL, str(tmp_path / "r"), workers=1)
+    with pytest.raises(CampaignError, match=f"r, line {line} is not what was written there"):
+        results.rows()
+    said = inside(*ARGUMENTS, "--out", tmp_path / "r")
+    assert (said.exit_code, said.stdout) == (1, "")
+    assert f"line {line} is not what was written there; remove the file and run the same" in said.stderr
+
+
 OTHERS = {
     "seeds": {"seeds": range(4)},
     "count": {"count": 21},
@@ -739,6 +815,87 @@ def test_two_processes_cannot_be_at_work_on_the_same_results(tmp_path):
         run(SMALL, tmp_path / "r", workers=1, progress=progress)
 
 
+def at_the_lock(monkeypatch, happens):
+    """Something that another process does between our opening the journal and our locking it."""
+    lock, left = journal.fcntl.flock, [happens]
+
+    def flock(file, how):
+        if left:
+            left.pop()()
+        return lock(file, how)
+
+    monkeypatch.setattr(journal.fcntl, "flock", flock)
+
+
+@POSIX
+def test_a_journal_that_another_process_removes_as_it_is_opened_is_begun_anew(tmp_path, monkeypatch):
+    """Else records would go to a file without a name, and a kill would lose them all."""
+    at_the_lock(monkeypatch, (tmp_path / "r.journal").unlink)
+    interrupted(tmp_path)
+    assert len(finished(tmp_path)) == 4
+
+
+@POSIX
+def test_results_that_another_process_finishes_meanwhile_are_not_computed_again(small, tmp_path, monkeypatch):
+    at_the_lock(monkeypatch, lambda: (tmp_path / "r").write_bytes(small))
+    executor = Shuffled(0)
+    assert run(SMALL, tmp_path / "r", executor=executor).path.read_bytes() == small
+    assert executor.numbers == []
+    assert [p.name for p in tmp_path.iterdir()] == ["r"]
+
+
+@POSIX
+@pytest.mark.parametrize("name", ["r", "r.journal"])
+def test_a_pipe_is_no_place_for_results_and_nobody_waits_at_it(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    command = [sys.executable, "-m", "mxfp", "campaign", *ARGUMENTS, "--out", "r", "--workers", "1"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr == f"Error: {name} is no regular file; choose another place for the results\n"
+
+
+FULL = """
+import resource, sys
+from test_campaigns import SMALL
+from mxfp.campaigns import CampaignError, run
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), -1))
+try:
+    run(SMALL, "r", workers=1)
+except CampaignError as error:
+    sys.exit(str(error))
+"""
+
+
+@POSIX
+@pytest.mark.parametrize("room", [100, 6000, 12000])
+def test_a_full_disk_is_one_line_that_says_what_is_kept_and_the_same_goes_on(room, small, tmp_path):
+    (tmp_path / "script.py").write_text(FULL, encoding="utf-8")
+    command = [sys.executable, "script.py", str(room)]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=120
+    )
+    kept = 0 if room == 100 else len(finished(tmp_path))
+    if room > 100:
+        assert re.fullmatch(
+            rf"OSError: .*File too large; {kept} of 12 cases are kept in r.journal; .*\n", done.stderr
+        )
+        assert 0 < kept < 12
+    assert done.returncode == 1
+    assert not (tmp_path / "r").exists()
+    executor = Shuffled(1)
+    assert run(SMALL, tmp_path / "r", executor=executor).path.read_bytes() == small
+    assert len(executor.numbers) == 12 - kept
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r", "script.py"]
+
+
+def test_what_is_no_campaign_and_no_case_is_refused_by_name(tmp_path):
+    with pytest.raises(TypeError, match="campaign is a Campaign, got str"):
+        run("sweep", tmp_path / "r")
+    with pytest.raises(TypeError, match=r"case is a Case, .* got int"):
+        replay(3, 0)
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
         run(SMALL, tmp_path / "nowhere" / "r", workers=1)
@@ -761,7 +918,7 @@ class Picky(mxfp.Sequential):
 
     def _steps(self, terms: mxfp.Terms) -> Iterator[mxfp.accumulate.Step]:
         if terms.bits > 20:
-            raise ZeroDivisionError("wide terms\nare not for me")
+            raise ZeroDivisionError(f"wide terms {'!' * 1000}\nare not for me")
         return super()._steps(terms)
 
 
@@ -772,7 +929,7 @@ def test_a_case_that_fails_is_named_and_takes_no_other_with_it(tmp_path, executo
         run(sweep, tmp_path / "r", executor=executor)
     message = str(caught.value)
     assert message.startswith("6 of 12 cases failed: MXFP8_E4M3/")
-    assert "/seed=0: ZeroDivisionError: wide terms; " in message
+    assert f"/seed=0: ZeroDivisionError: wide terms {'!' * 289}…; " in message
     assert "and 1 more; 6 of 12 cases are kept in" in message
     assert sorted(finished(tmp_path)) == list(range(6, 12))
     assert not (tmp_path / "r").exists()
@@ -840,6 +997,9 @@ MISTAKES = {
     "format": (("--accumulator", "exact", "--out", "r", "--format", "MXFP5"), "MXFP5"),
     "twice": (("--accumulator", "exact", "--accumulator", "exact", "--out", "r"), "twice"),
     "folder": (("--accumulator", "exact", "--out", "nowhere/r"), "nowhere"),
+    "nothing": (("--accumulator", "exact", "--out", ""), ". is no regular file"),
+    "seeds": (("--accumulator", "exact", "--out", "r", "--seeds", str(10**30)), "up to 10,000,000 cases"),
+    "k": (("--accumulator", "exact", "--out", "r", "--k", str(10**12)), "integers from 1 to 16777216"),
     "another's": (("--accumulator", "exact", "--out", "other"), "not of this campaign"),
     "scheduler": (("--accumulator", "exact", "--out", "r", "--scheduler", "carrier://pigeon"), "carrier"),
 }

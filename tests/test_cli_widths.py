@@ -33,6 +33,28 @@ def test_the_table_says_what_each_level_needs_and_what_breaks_one_bit_less():
     assert [row[9] for row in rows] == ["37", "253", "829", "1981", "4285", "8893"]
 
 
+@pytest.mark.parametrize("formats", [("E2M1", "E2M1"), ("INT8", "INT8"), ("E4M3", "INT8")])
+def test_what_breaks_one_bit_less_is_looked_for_once_a_width_not_once_a_node(formats, monkeypatch):
+    """A linear tree has a level a lane; each of its rows has the case that a check of that node finds."""
+    calls = []
+
+    def counted(*arguments, **options):
+        calls.append(arguments)
+        return widths.check_width(*arguments, **options)
+
+    monkeypatch.setattr(cli.widths, "check_width", counted)
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = run(*formats, "--lanes", 300, "--tree", "linear").output.splitlines()
+    rows = [line.split() for line in lines if line.strip()[:1].isdigit() and len(line.split()) > 8]
+    assert len(rows) == 300
+    assert len(calls) < 20
+    a, b = (mxfp.formats.ELEMENT_FORMATS[name] for name in formats)
+    for row in rows:
+        narrow = widths.check_width(int(row[5]) - 1, a, b, lanes=int(row[2]))
+        x, y = narrow.codes_a[narrow.first], narrow.codes_b[narrow.first]
+        assert row[6:9] == [str(narrow.nonzero), "×", f"{a.values[x]:g}·{b.values[y]:g}"]
+
+
 def test_thirteen_bits_print_the_counterexample_and_exit_with_one():
     result = run("--width", 13)
     assert result.exit_code == 1
@@ -79,6 +101,14 @@ def test_the_register_of_k_elements():
     assert (found["width"], found["lsb_exponent"], found["high"], found["error_low"]) == (15, -2, 9216, 0.0)
 
 
+@pytest.mark.parametrize("lsb", [-4096, 1000])
+def test_registers_at_both_ends_of_what_an_lsb_may_be(lsb):
+    arguments = ("--k", 1 << 24, "--lsb", lsb)
+    assert run(*arguments).exit_code == 0
+    found = json.loads(run(*arguments, "--json").output)["register"]
+    assert (found["lsb_exponent"], found["error_low"]) == (lsb, 0.0 if lsb < 0 else -(2.0**1000) * 2**19)
+
+
 def test_nvfp4_has_its_own_block_and_scales():
     found = json.loads(run("NVFP4", "--k", 16, "--json").output)
     assert (found["lanes"], found["widths"][-1]) == (16, 13)
@@ -97,7 +127,10 @@ def test_nvfp4_has_its_own_block_and_scales():
         (["--scales-a", "1:2"], "give --k too"),
         (["--k", "32", "--scales-a", "3:300"], "scales_a is the smallest and the largest scale code of E8M0"),
         (["--k", "32", "--scales-a", "x"], "'x' is no range of scale codes, such as 118:130"),
-        (["--k", "32", "--lsb", "99999"], "lsb_exponent is an integer, -4096 … 4096, got 99999"),
+        (["--k", "32", "--scales-a", "118:"], "'118:' is no range of scale codes, such as 118:130"),
+        (["--k", "32", "--scales-b", ":118"], "':118' is no range of scale codes, such as 118:130"),
+        (["--k", "32", "--lsb", "99999"], "99999 is not in the range -4096<=x<=1000"),
+        (["--k", "32", "--lsb", "1001", "--json"], "1001 is not in the range -4096<=x<=1000"),
         (["--k", "99999999"], "k is a number of elements, 1 … 16777216"),
         (["MXFP4", "NVFP4", "--k", "32"], "blocks of 32"),
     ],

@@ -159,6 +159,12 @@ def test_blocks_lie_along_the_axis():
         (lambda r: draw("bits", mxfp.E2M1, 3, r), TypeError, "block format.*E2M1"),
         (lambda r: draw("bits", mxfp.MXFP4, 3, 5), TypeError, "default_rng.*5"),
         (lambda r: draw("bits", mxfp.MXFP4, (), r), ValueError, "scalar"),
+        (lambda r: draw("bits", mxfp.MXFP4, "32", r), TypeError, "shape is an integer or a tuple .*'32'"),
+        (lambda r: draw("normal", mxfp.MXFP4, (2.5,), r), TypeError, "tuple of integers, got .2.5,."),
+        (lambda r: draw("bits", mxfp.MXFP4, True, r), TypeError, "got True"),
+        (lambda r: draw("normal", mxfp.MXFP4, (2, -3), r), ValueError, "0 or more, got .2, -3."),
+        (lambda r: edges(mxfp.MXFP4), TypeError, "element format such as mxfp.E2M1, got MXFP4"),
+        (lambda r: scale_codes(mxfp.MXFP4, "unit"), TypeError, "scale format such as mxfp.E8M0, got MXFP4"),
         (lambda r: draw("bits", mxfp.MXFP4, (3, 4), r, axis=2), ValueError, "axis 2"),
         (
             lambda r: scale_codes(mxfp.ScaleFormat("half", 2, 0, -1, False), "unit"),

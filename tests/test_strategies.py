@@ -16,7 +16,7 @@ import flawed
 import my_accumulator
 import numpy as np
 import pytest
-from hypothesis import Phase, find, given, seed, settings
+from hypothesis import HealthCheck, Phase, find, given, seed, settings
 from hypothesis import strategies as st
 
 import mxfp
@@ -51,16 +51,23 @@ def minimal(strategy, condition):
     return find(strategy, condition, settings=PLAIN)
 
 
-def drawn(strategy, count=100, number=0):
+def drawn(strategy, count=100, number=0, checks=()):
     """What a test of so many examples sees, from a seed.
 
     Shares of it are asserted with room to spare: hypothesis also draws constants that it finds in the modules
     that happen to be loaded, so the same seed does not draw the same everywhere.
+    checks: of health, that are left out.
     """
     found = []
 
     @seed(number)
-    @settings(database=None, deadline=None, max_examples=count, phases=[Phase.generate])
+    @settings(
+        database=None,
+        deadline=None,
+        max_examples=count,
+        phases=[Phase.generate],
+        suppress_health_check=checks,
+    )
     @given(strategy)
     def collect(value):
         found.append(value)
@@ -366,6 +373,85 @@ def test_wrong_options_are_refused_with_what_to_do():
         dot_pairs(dtype="int8")
 
 
+NO_SHAPES = {
+    "negative": (-1, ValueError, "shape is a number of elements along each axis, 0 or more, got -1"),
+    "negative axis": ((2, -3), ValueError, r"0 or more, got \(2, -3\)"),
+    "text": ("32", TypeError, "shape is an integer or a tuple of integers, got '32'"),
+    "float": (2.5, TypeError, "got 2.5"),
+    "floats": ((2.5,), TypeError, "got .2.5,."),
+    "truth": (True, TypeError, "got True"),
+    "none": (None, TypeError, "got None"),
+    "scalar": ((), ValueError, "at least one dimension"),
+}
+
+
+@pytest.mark.parametrize(("shape", "error", "message"), NO_SHAPES.values(), ids=NO_SHAPES)
+def test_what_is_no_shape_is_refused_before_anything_is_drawn(shape, error, message):
+    with pytest.raises(error, match=message):
+        block_arrays(mxfp.MXFP4, shape)
+    with pytest.raises(error, match=message):
+        minimal(block_arrays(mxfp.MXFP4, st.just(shape)), lambda q: True)
+
+
+def test_an_axis_that_is_not_there_is_refused_before_anything_is_drawn():
+    with pytest.raises(ValueError, match="axis 2 is out of range"):
+        block_arrays(mxfp.MXFP4, (3, 4), axis=2)
+
+
+@pytest.mark.parametrize(
+    "number", [True, 2.5, None, (1, 2, 3), ("a", "b"), "12", (1.5, 2.5), (True, 2), (2, 1)], ids=str
+)
+def test_what_is_no_number_of_blocks_is_refused_in_one_line(number):
+    with pytest.raises(ValueError, match=re.escape(f"or (fewest, most), got {number!r}")):
+        dot_pairs(blocks=number)
+
+
+@pytest.mark.parametrize(("bias", "message"), [([], "got none"), (5, "got 5"), (None, "got None")], ids=str)
+def test_what_is_no_bias_is_refused_in_one_line(bias, message):
+    with pytest.raises(ValueError, match=f"bias .*{message}"):
+        dot_pairs(bias=bias)
+
+
+# --- formats of one's own
+
+
+SMALL = [
+    mxfp.ElementFormat("E1M0", 1, 0, 1),
+    mxfp.ElementFormat("INT4", 1, 2, 1, mxfp.formats.Specials.NONE, True),
+    mxfp.ElementFormat("E2M1 of IEEE", 2, 1, 1, mxfp.formats.Specials.IEEE),
+]
+NARROW = [
+    mxfp.ScaleFormat("one code", 1, 0, 0, False),
+    mxfp.ScaleFormat("1.0 on top", 3, 0, 6, False),
+    mxfp.ScaleFormat("UE1M1", 1, 1, 0, True),
+]
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("scale", NARROW, ids=name_of)
+def test_small_formats_of_ones_own_and_blocks_of_few_lanes_have_valid_pairs(scale, bias):
+    rules = ("nearest",) if scale.mantissa_bits else ("floor",)
+    for element, block in zip(SMALL, (2, 1, 3), strict=True):
+        fmt = mxfp.BlockFormat("own", element, scale, block, rules)
+        pairs = dot_pairs(fmt, blocks=(1, 4), bias=bias, dtype="float16")
+        for pair in drawn(pairs, 15, checks=[HealthCheck.filter_too_much]):  # most of them are zeros
+            assert element.finite[[*pair.a.codes, *pair.b.codes]].all()
+            numbers = scale.finite[[*pair.a.scales, *pair.b.scales]].all()
+            assert numbers == (bias != "nan_scales")
+            if bias == "cancellation":
+                lsb = Fraction(2) ** (2 * element.lsb_exponent) * Fraction(scale.max) ** 2
+                assert abs(sum(exact(pair))) <= lsb
+            assert str(pair).startswith("own × own")
+
+
+def test_a_format_of_zeros_alone_has_no_pairs():
+    nothing = mxfp.ElementFormat("N", 1, 0, 1, mxfp.formats.Specials.NAN_AT_TOP)
+    fmt = mxfp.BlockFormat("nothing", nothing, mxfp.E8M0, 32, ("floor",))
+    with pytest.raises(ValueError, match="nothing has no element but zero"):
+        dot_pairs(mxfp.MXFP4, fmt)
+    assert not minimal(blocks(fmt), lambda q: True).codes.any()
+
+
 # --- words
 
 
@@ -392,6 +478,16 @@ def test_a_pair_is_described_lane_by_lane():
     assert describe(zero, zero).splitlines()[0].endswith("exact sum 0")
     with pytest.raises(ValueError, match="two vectors"):
         describe(*[mxfp.quantize(np.ones((2, 32)))] * 2)
+
+
+def test_infinities_of_both_signs_are_described_as_nan():
+    fmt = mxfp.MXFP8_E5M2
+    codes, scales = np.zeros((2, 64), np.uint8), np.full(2, 127, np.uint8)
+    codes[0, [0, 32]] = [0x7C, 0xFC]  # infinity and minus infinity
+    codes[1, [0, 32]] = one(fmt.element.values)
+    lines = describe(*(mxfp.BlockArray(row, scales, fmt) for row in codes)).splitlines()
+    assert lines[0].endswith("exact sum nan")
+    assert [line.partition("term ")[2] for line in lines if "term" in line] == ["inf", "-inf"]
 
 
 def test_numbers_that_are_long_in_decimals_are_written_with_an_exponent():

@@ -684,6 +684,66 @@ def test_arguments_that_do_not_exist_are_refused(model):
         assert dot(bad) == BAD, name
 
 
+@pytest.mark.parametrize("special", [-1, 4, 5, 33, 2**31 - 1, -(2**31)])
+def test_a_special_that_does_not_exist_is_refused_or_nan(model, special):
+    term = Term(5, 0, 0, 1, special)
+    register, value, nan, c = (
+        (ctypes.c_uint32 * EXACT_WORDS)(),
+        ctypes.c_int64(7),
+        ctypes.c_int32(0),
+        ctypes.c_uint32(9),
+    )
+    state = ctypes.byref(term)
+    assert model.lib.mxfp_exact_add(register, state) == BAD
+    assert not any(register)
+    how = Fixed(24, 0, 2, 0)
+    assert model.lib.mxfp_fixed_add(ctypes.byref(how), ctypes.byref(value), ctypes.byref(nan), state) == BAD
+    blackwell = of(mxfp.BLACKWELL_MXFP4).fused
+    two = (Term * 2)(Term(1, 0, 0, 1, 0), term)
+    assert model.lib.mxfp_fused_step(ctypes.byref(blackwell), ctypes.byref(c), ctypes.c_size_t(2), two) == BAD
+    assert (value.value, nan.value, c.value) == (7, 0, 9)
+    for dtype, number in FLOAT.items():
+        assert np.isnan(from_bits([model.lib.mxfp_sequential(number, 0, state)], dtype)[0])
+
+
+def test_null_is_refused_where_nothing_is_said_of_it(model):
+    """Each argument that is a pointer in turn; those that may be NULL are products, levels and status."""
+    lib, size, codes = model.lib, ctypes.c_size_t, (ctypes.c_uint8 * 64)()
+    term, how = ctypes.byref(Term(5, 0, 0, 1, 0)), ctypes.byref(of(mxfp.Sequential("float32")))
+    register, value, nan = (ctypes.c_uint32 * EXACT_WORDS)(), ctypes.c_int64(0), ctypes.c_int32(0)
+    fixed, fused = ctypes.byref(Fixed(24, 0, 2, 0)), ctypes.byref(of(mxfp.BLACKWELL_MXFP4).fused)
+    results = (ctypes.c_uint64 * 2)()
+    held, flag, c = ctypes.byref(value), ctypes.byref(nan), ctypes.byref(ctypes.c_uint32(0))
+    block, sides = (0, 0, size(32), codes, codes), (codes,) * 4
+    for function, arguments in (
+        (lib.mxfp_stages, (*block, None, None)),
+        (lib.mxfp_block_term, (*block, 127, 127, term)),
+        (lib.mxfp_exact_add, (register, term)),
+        (lib.mxfp_fixed_add, (fixed, held, flag, term)),
+        (lib.mxfp_fused_step, (fused, c, size(1), term)),
+        (lib.mxfp_dot, (how, 0, 0, size(32), size(2), *sides, results)),
+        (lib.mxfp_dot_batch, (how, 0, 0, size(32), size(1), size(2), *sides, results, None)),
+    ):
+        assert function(*arguments) == OK
+        for n, argument in enumerate(arguments):
+            if argument is not None and not isinstance(argument, (int, size)):
+                found = function(*arguments[:n], None, *arguments[n + 1 :])
+                assert found == BAD, (function.__name__, n)
+    assert {lib.mxfp_sum(0, 0, size(32), *pair) for pair in ((None, codes), (codes, None))} == {-(2**31)}
+    assert lib.mxfp_sequential(2, 0, None) == lib.mxfp_exact_result(2, None) == 0x7FC00000
+    assert lib.mxfp_fixed_result(2, None, 1, 0) == 0x7FC00000
+
+
+def test_a_batch_that_cannot_be_says_so_of_every_case(model):
+    codes, results, status = (ctypes.c_uint8 * 64)(), (ctypes.c_uint64 * 3)(5, 5, 5), (ctypes.c_uint8 * 3)()
+    how, size = ctypes.byref(of(mxfp.Exact("float32"))), ctypes.c_size_t
+    for lanes in (0, 1025, 2**64 - 1):
+        arguments = (how, 0, 0, size(lanes), size(1), size(3), codes, codes, codes, codes, results, status)
+        assert model.lib.mxfp_dot_batch(*arguments) == BAD
+        assert [*status] == [BAD] * 3
+        assert [*results] == [5] * 3
+
+
 # --- the vectors of level 1
 
 UNITS = {
@@ -921,6 +981,16 @@ def test_export_does_not_overwrite_what_is_not_its_own(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == [*C_FILES, "other.c"]
     with pytest.raises(FileExistsError, match="is no folder"):
         export_c(tmp_path / "other.c")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_of_that_name_is_in_the_way_and_nothing_is_written(tmp_path, force):
+    (tmp_path / "mxfp_dot.h").mkdir()
+    (tmp_path / "mxfp_dot.c").write_text("mine\n")
+    with pytest.raises(FileExistsError, match=r"mxfp_dot\.h is a folder"):
+        export_c(tmp_path, force=force)
+    assert (tmp_path / "mxfp_dot.c").read_text() == "mine\n"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_command_prints_what_it_wrote_or_one_line(tmp_path):

@@ -19,19 +19,12 @@ from numpy.typing import NDArray
 
 from .accumulate import Accumulator, Exact
 from .blocks import BlockArray, blocks_along, check_choice
-from .bounds import (
-    CodeRange,
-    check_formats,
-    check_length,
-    error_bound,
-    errors,
-    scale_codes,
-    worst_error_bound,
-)
+from .bounds import error_bound, errors, worst_error_bound
 from .dot import Terms, block_dots, check_pair
 from .floats import AnyFloats
 from .formats import MXFP4, BlockFormat, Codes, Floats, Integers
 from .integers import WidthError, sum_bounds
+from .profiles import CodeRange, check_formats, check_length, scale_codes
 from .sums import lanes_for, reaches
 
 NEAR: Final = 0.95

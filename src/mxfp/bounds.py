@@ -1,37 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Side room off 7: how far an accumulator can be from the exact sum, bounded rigorously.
 
-One bound for each kind of accumulator, from what is known of the terms before any is added: how large the
-exact partial sums get, and what every term is a multiple of. A rounding to nearest of something below M errs
-by half a unit in the last place of M at most, and not at all where that unit divides every term; what has
-erred before makes M larger. (The running analysis of Higham, "Accuracy and Stability of Numerical
+One bound for each kind of accumulator, from what is known of the terms before any is added (`profiles`): how
+large the exact partial sums get, and what every term is a multiple of. A rounding to nearest of something
+below M errs by half a unit in the last place of M at most, and not at all where that unit divides every term;
+what has erred before makes M larger. (The running analysis of Higham, "Accuracy and Stability of Numerical
 Algorithms", §3.3 and §4.2, with the exact sums in the place of the computed ones.) All steps are rounded
 upward in float64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from .accumulate import Accumulator, Exact, Fixed, Pairwise, Sequential
-from .dot import INT64_BITS, Terms, check_group
+from .accumulate import Accumulator, Exact, Pairwise, Sequential
+from .dot import INT64_BITS, Terms
 from .floats import AnyFloats
 from .formats import MXFP4, BlockFormat, Floats, Integers
-from .integers import sum_bounds
-from .registers import FixedPoint, Fused
-
-NEVER: Final = 1 << 40
-"""An exponent that no term has: what zero is a multiple of."""
-MOST_K: Final = 1 << 24
-"""The longest dot product that is bounded here."""
-CodeRange = tuple[int, int]
-"""The smallest and the largest scale code of one side."""
+from .profiles import NEVER, CodeRange, Profile, check_formats, extreme_profile, plus, profile_of, up
+from .registers import FixedPoint, Fused, shift_integers
 
 
 def errors(accumulator: Accumulator, terms: Terms, results: AnyFloats | None = None) -> Floats:
@@ -77,6 +70,30 @@ def errors(accumulator: Accumulator, terms: Terms, results: AnyFloats | None = N
     return np.asarray(error, np.float64)
 
 
+def registers_without_ends(accumulator: FixedPoint, terms: Terms) -> Iterator[NDArray[Any]]:
+    """Terms (..., n) -> after each, integers (...): what the register would hold if it had no ends.
+
+    It overflows where one of them is outside its range, whatever it does then. As in the register itself, dot
+    products with a NaN or an infinite term add nothing.
+
+    >>> import mxfp
+    >>> terms = mxfp.block_dots(mxfp.quantize([6.0] * 64), mxfp.quantize([6.0] * 64))
+    >>> [int(held) for held in registers_without_ends(mxfp.FixedPoint(8, 0), terms)]
+    [1152, 2304]
+    """
+    shape = terms.sums.shape
+    sums = np.atleast_2d(terms.sums)  # numpy turns arrays of no axes into Python's integers
+    shifts = np.atleast_2d(terms.exponents) - accumulator.lsb_exponent
+    if terms.specials is not None:
+        sums = np.where(np.atleast_2d(terms.specials != 0).any(axis=-1, keepdims=True), 0, sums)
+    left = int(np.max(shifts, where=sums != 0, initial=0))
+    kind: Any = np.int64 if terms.bits + left + len(terms).bit_length() + 2 <= INT64_BITS else object
+    held: NDArray[Any] = np.zeros(sums.shape[:-1], kind)
+    for n in range(shape[-1]):
+        held = held + shift_integers(sums[..., n].astype(kind), shifts[..., n], accumulator.rounding)
+        yield held.reshape(shape[:-1])
+
+
 def error_bound(accumulator: Accumulator, terms: Terms) -> Floats:
     """Terms (..., n) -> float64 (...): no less than `errors(accumulator, terms)`, from the terms alone.
 
@@ -90,7 +107,7 @@ def error_bound(accumulator: Accumulator, terms: Terms) -> Floats:
     [16.0, 2.0, 0.0]
     """
     _check(accumulator, terms)
-    bound = _of(accumulator)(accumulator, _profile(accumulator, terms))
+    bound = _of(accumulator)(accumulator, profile_of(accumulator, terms))
     if terms.specials is not None:
         bound = np.where((terms.specials != 0).any(axis=-1), np.nan, bound)
     return np.asarray(bound, np.float64)
@@ -118,7 +135,7 @@ def worst_error_bound(
     b = a if b is None else b
     bound = _of(accumulator)
     check_formats(a, b)
-    return float(bound(accumulator, _extreme(accumulator, a, b, k, scales_a, scales_b)))
+    return float(bound(accumulator, extreme_profile(accumulator, a, b, k, scales_a, scales_b)))
 
 
 def _check(accumulator: Accumulator, terms: Terms) -> None:
@@ -134,130 +151,6 @@ def _check(accumulator: Accumulator, terms: Terms) -> None:
             f"{accumulator} takes terms of {group} products, as block_dots(..., group={group}) makes them; "
             f"got terms of {terms.group}"
         )
-
-
-class Profile(NamedTuple):
-    """What a bound knows of n terms, along the last axis."""
-
-    sums: Floats
-    """At least |exact sum of the terms so far|."""
-    sizes: Floats
-    """At least |term|."""
-    exponents: Integers
-    """The term is a multiple of 2**exponents; NEVER for zero."""
-    leading: Integers
-    """The exponent that a tensor core aligns the term by; -NEVER where all its products are zero."""
-    factor: tuple[int, int]
-    """What the result is multiplied by: significand and exponent."""
-
-
-def _profile(accumulator: Accumulator, terms: Terms) -> Profile:
-    nonzero = np.asarray(terms.sums != 0, np.bool_)
-    sums = np.zeros(terms.sums.shape, np.float64)
-    for n, step in enumerate(Exact("float64").steps(replace(terms, specials=None))):
-        if isinstance(step.state, Fixed):
-            sums[..., n] = _above(step.state.integers, step.state.exponent)
-    aligned = terms.scale_exponents
-    if isinstance(accumulator, Fused) and accumulator.exponents == "products" and terms.leading is not None:
-        aligned = terms.leading.reshape(terms.sums.shape)
-    return Profile(
-        sums,
-        _above(terms.sums, terms.exponents),
-        np.where(nonzero, terms.exponents, NEVER),
-        np.where(nonzero if terms.live is None else terms.live, aligned, -NEVER),
-        terms.factor,
-    )
-
-
-def _extreme(
-    accumulator: Accumulator,
-    a: BlockFormat,
-    b: BlockFormat,
-    k: int,
-    scales_a: CodeRange | None,
-    scales_b: CodeRange | None,
-) -> Profile:
-    """The profile of k elements that are as large as they get and as fine as they get."""
-    group = check_group(accumulator.terms_of, a)
-    counts = [min(group, k - first) for first in range(0, check_length(k), group)]
-    codes = [scale_codes(f, r, s) for f, r, s in ((a, scales_a, "scales_a"), (b, scales_b, "scales_b"))]
-    largest, finest, leading = 1.0, 0, 0
-    for fmt, own in zip((a, b), codes, strict=True):
-        live = own[fmt.scale.significands[own] > 0]
-        if not len(live):
-            raise ValueError(f"every scale of {fmt.name} in the range is zero")
-        largest *= float(fmt.scale.values[live].max())
-        finest += int(fmt.scale.exponents[live].min()) + fmt.element.lsb_exponent
-        leading += int(fmt.scale.exponents[live].max()) + fmt.scale.mantissa_bits
-        if isinstance(accumulator, Fused) and accumulator.exponents == "products":
-            leading += int(fmt.element.exponents[fmt.element.finite].max())
-    lsb = a.element.lsb_exponent + b.element.lsb_exponent
-    integers = [max(abs(end) for end in sum_bounds(a.element, b.element, n)) for n in counts]
-    sizes = _up(np.array([float(i) for i in integers]) * largest * 2.0**lsb)
-    return Profile(
-        _up(np.cumsum(sizes) * (1 + len(sizes) * 2.0**-52)),
-        sizes,
-        np.full(len(sizes), finest),
-        np.full(len(sizes), leading),
-        (1, 0),
-    )
-
-
-def check_formats(a: BlockFormat, b: BlockFormat) -> None:
-    """TypeError or ValueError unless both are block formats of one block size."""
-    for side, fmt in (("a", a), ("b", b)):
-        if not isinstance(fmt, BlockFormat):
-            raise TypeError(f"{side} is a BlockFormat, such as mxfp.MXFP4, got {fmt!r}")
-    if a.block != b.block:
-        raise ValueError(f"a is {a.name} in blocks of {a.block}, b is {b.name} in blocks of {b.block}")
-
-
-def check_length(k: int) -> int:
-    """A number of elements along K; ValueError for anything else."""
-    whole = isinstance(k, (int, np.integer)) and not isinstance(k, bool)
-    if not whole or not 1 <= k <= MOST_K:
-        raise ValueError(f"k is a number of elements, 1 … {MOST_K}, got {k!r}")
-    return int(k)
-
-
-def scale_codes(fmt: BlockFormat, codes: CodeRange | None, name: str) -> NDArray[np.int64]:
-    """All scale codes of a range, ends included; ValueError where a code is NaN or there is none."""
-    most = fmt.scale.code_count - 1 - int(not fmt.scale.finite[-1])
-    ends = (0, most) if codes is None else codes
-    pair = isinstance(ends, (tuple, list)) and len(ends) == 2
-    whole = pair and all(isinstance(c, (int, np.integer)) and not isinstance(c, bool) for c in ends)
-    if not whole or not 0 <= ends[0] <= ends[1] <= most:
-        raise ValueError(
-            f"{name} is the smallest and the largest scale code of {fmt.scale.name}, within 0 … {most}, "
-            f"got {codes!r}"
-        )
-    return np.arange(ends[0], ends[1] + 1)
-
-
-# --- upward arithmetic
-
-
-def _up(x: Any) -> Floats:
-    """The next float64 above, of what is not zero."""
-    x = np.asarray(x, np.float64)
-    return np.asarray(np.where(x == 0, x, np.nextafter(x, np.inf)))
-
-
-def _plus(x: Floats, y: Floats) -> Floats:
-    """X + y, rounded up where float64 does not hold it (the error is Knuth's TwoSum)."""
-    with np.errstate(invalid="ignore"):
-        total = x + y
-        back = total - x
-        short = (x - (total - back)) + (y - back) > 0
-    return np.asarray(np.where(short, _up(total), total))
-
-
-def _above(integers: NDArray[Any], exponents: Any) -> Floats:
-    """At least |integers * 2**exponents|, exact where float64 is."""
-    size = np.asarray(np.abs(integers))  # of an object array without axes, numpy gives an int
-    wide = size.astype(np.float64)
-    exact = wide.astype(object) == size if size.dtype == object else wide < 2.0**53
-    return np.asarray(np.ldexp(np.where(np.asarray(exact, np.bool_), wide, _up(wide)), exponents))
 
 
 def _exponent(x: Floats, lowest: int) -> Integers:
@@ -284,9 +177,9 @@ def _finished(error: Floats, profile: Profile, dtype: np.dtype[Any]) -> Floats:
     if profile.factor == (1, 0):
         return error
     significand, exponent = profile.factor
-    scaled = _up(_up(error * _up(float(significand))) * 2.0**exponent)
-    size = _plus(_up(_up(profile.sums[..., -1] * _up(float(significand))) * 2.0**exponent), scaled)
-    return _plus(scaled, _rounding(size, np.full(size.shape, -NEVER), dtype))
+    scaled = up(up(error * up(float(significand))) * 2.0**exponent)
+    size = plus(up(up(profile.sums[..., -1] * up(float(significand))) * 2.0**exponent), scaled)
+    return plus(scaled, _rounding(size, np.full(size.shape, -NEVER), dtype))
 
 
 # --- one bound for each kind
@@ -296,8 +189,8 @@ def _sequential(accumulator: Sequential, profile: Profile) -> Floats:
     dtype = accumulator.result_dtype
     grid, error = _grid(profile.exponents), np.zeros(profile.sums.shape[:-1])
     for n in range(profile.sums.shape[-1]):
-        size = _plus(profile.sums[..., n], error)
-        error = _plus(error, _rounding(size, grid[..., n], dtype))
+        size = plus(profile.sums[..., n], error)
+        error = plus(error, _rounding(size, grid[..., n], dtype))
     return _finished(error, profile, dtype)
 
 
@@ -305,7 +198,7 @@ def _exact(accumulator: Exact, profile: Profile) -> Floats:
     significand, exponent = profile.factor
     size = profile.sums[..., -1]
     if profile.factor != (1, 0):
-        size = _up(_up(size * _up(float(significand))) * 2.0**exponent)
+        size = up(up(size * up(float(significand))) * 2.0**exponent)
     grid = _grid(profile.exponents)[..., -1] + exponent
     return _rounding(size, grid, accumulator.result_dtype)
 
@@ -317,10 +210,10 @@ def _pairwise(accumulator: Pairwise, profile: Profile) -> Floats:
     while sizes.shape[-1] > 1:
         even = sizes.shape[-1] // 2 * 2
         left, right = slice(0, even, 2), slice(1, even, 2)
-        added = _plus(sizes[..., left], sizes[..., right])
-        carried = _plus(error[..., left], error[..., right])
+        added = plus(sizes[..., left], sizes[..., right])
+        carried = plus(error[..., left], error[..., right])
         both = np.minimum(grid[..., left], grid[..., right])
-        carried = _plus(carried, _rounding(_plus(added, carried), both, dtype))
+        carried = plus(carried, _rounding(plus(added, carried), both, dtype))
         sizes, error, grid = (
             np.concatenate([new, old[..., even:]], axis=-1)
             for new, old in ((added, sizes), (carried, error), (both, grid))
@@ -341,15 +234,15 @@ def _fixed_point(accumulator: FixedPoint, profile: Profile) -> Floats:
     held = np.ones(profile.sums.shape[:-1], np.bool_)
     error = np.zeros(profile.sums.shape[:-1])
     for n in range(profile.sums.shape[-1]):
-        error = _plus(error, each[..., n])
-        held &= _plus(profile.sums[..., n], error) <= most
+        error = plus(error, each[..., n])
+        held &= plus(profile.sums[..., n], error) <= most
     significand, exponent = profile.factor
-    size = _plus(profile.sums[..., -1], error)
+    size = plus(profile.sums[..., -1], error)
     if profile.factor != (1, 0):
-        error = _up(_up(error * _up(float(significand))) * 2.0**exponent)
-        size = _up(_up(size * _up(float(significand))) * 2.0**exponent)
+        error = up(up(error * up(float(significand))) * 2.0**exponent)
+        size = up(up(size * up(float(significand))) * 2.0**exponent)
     grid = np.full(size.shape, lsb + exponent)
-    return np.where(held, _plus(error, _rounding(size, grid, accumulator.result_dtype)), np.inf)
+    return np.where(held, plus(error, _rounding(size, grid, accumulator.result_dtype)), np.inf)
 
 
 def _fused(accumulator: Fused, profile: Profile) -> Floats:
@@ -367,13 +260,13 @@ def _fused(accumulator: Fused, profile: Profile) -> Floats:
         cut = (profile.exponents[..., part] < unit[..., None]).sum(axis=-1)
         cut = cut + ((before > 0) & (coarsest < unit))
         with np.errstate(over="ignore"):
-            error = _plus(error, np.ldexp(cut.astype(np.float64), unit))
-        size = _plus(profile.sums[..., last], error)
+            error = plus(error, np.ldexp(cut.astype(np.float64), unit))
+        size = plus(profile.sums[..., last], error)
         coarsest = grid[..., last]
         ulp = _exponent(size, -126) - accumulator.result_bits
         rest = np.where((size == 0) | (ulp <= coarsest), 0.0, np.ldexp(1.0, ulp))
-        error = np.where(size < 2.0**128, _plus(error, rest), np.inf)
-        before = _plus(profile.sums[..., last], error)
+        error = np.where(size < 2.0**128, plus(error, rest), np.inf)
+        before = plus(profile.sums[..., last], error)
     return _finished(error, profile, accumulator.result_dtype)
 
 

@@ -59,7 +59,8 @@ def draw(
     finite=True leaves NaN and infinities out of elements and scales. The tensor scale is 1. The draws are
     defined by the state of `rng`: elements first, in C order, then scales.
 
-    Raises ValueError for a name that does not exist, TypeError for what is no format or no Generator.
+    Raises ValueError for a name that does not exist and for sizes below 0, TypeError for what is no shape,
+    no format or no Generator.
 
     >>> import mxfp, numpy as np
     >>> q = draw("edges", mxfp.MXFP4, (2, 64), np.random.default_rng(1), scales="near-unit")
@@ -75,7 +76,7 @@ def draw(
         raise TypeError(f"fmt must be a block format such as mxfp.MXFP4, got {fmt!r}")
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator, such as default_rng(1), got {rng!r}")
-    sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+    sizes = sizes_of(shape)
     where = check_axis(axis, len(sizes), "shape")
     element = fmt.element
     if name == "normal":
@@ -102,6 +103,17 @@ def draw(
     return BlockArray(codes, drawn, fmt, axis)
 
 
+def sizes_of(shape: Any) -> tuple[int, ...]:
+    """A shape as numpy takes it, an integer or several -> a tuple; TypeError or ValueError for others."""
+    several = isinstance(shape, (tuple, list, np.ndarray))
+    sizes = tuple(shape) if several else (shape,)
+    if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
+        raise TypeError(f"shape is an integer or a tuple of integers, got {shape!r}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"shape is a number of elements along each axis, 0 or more, got {shape!r}")
+    return tuple(map(int, sizes))
+
+
 def edges(element: ElementFormat, *, finite: bool = False) -> Codes:
     """(n,) uint8: the codes of the values at which arithmetic changes its ways, each once.
 
@@ -113,6 +125,8 @@ def edges(element: ElementFormat, *, finite: bool = False) -> Codes:
     >>> mxfp.decode(edges(mxfp.E5M2)[:8], mxfp.E5M2).tolist()
     [0.0, 1.52587890625e-05, 4.57763671875e-05, 6.103515625e-05, 0.000244140625, 1.0, 57344.0, inf]
     """
+    if not isinstance(element, ElementFormat):
+        raise TypeError(f"element must be an element format such as mxfp.E2M1, got {element!r}")
     small, normal = element.smallest_subnormal, element.smallest_normal
     values = np.array([0.0, small, normal - small, normal, 4 * normal, 1.0, element.max])
     codes = set(encode(np.concatenate([values, -values]), element).tolist())
@@ -130,6 +144,8 @@ def scale_codes(scale: ScaleFormat, name: Scales, *, finite: bool = False) -> Co
     >>> scale_codes(mxfp.E8M0, "corner").tolist(), scale_codes(mxfp.UE4M3, "corner").tolist()
     ([0, 1, 127, 253, 254], [0, 1, 56, 125, 126])
     """
+    if not isinstance(scale, ScaleFormat):
+        raise TypeError(f"scale must be a scale format such as mxfp.E8M0, got {scale!r}")
     check_choice(name, SCALES, "scales")
     codes = np.arange(scale.code_count)
     if name in REACH:

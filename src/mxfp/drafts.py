@@ -189,10 +189,10 @@ class Draft:
         return negated(negated(codes, self.format_a.element), self.format_a.element)
 
     def _nudge(self, row: int, nudge: int) -> None:
-        """One product of the smallest elements behind those of a block, if it has any."""
+        """One product of the smallest elements behind those of a block, if it has any, and room for it."""
         used = np.flatnonzero(self.codes_a[row] | self.codes_b[row])
-        if nudge and used.size:
-            lane = int(used[-1]) + 1
+        lane = int(used[-1]) + 1 if used.size else 0
+        if nudge and 0 < lane < self.format_a.block:
             self.codes_a[row, lane] = self.format_a.element.negated[1] if nudge < 0 else 1
             self.codes_b[row, lane] = 1
 

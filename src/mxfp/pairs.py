@@ -6,6 +6,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .blocks import BlockArray
 from .dot import block_dots
 from .formats import BlockFormat
@@ -30,6 +32,15 @@ class DotPair(NamedTuple):
                 printer.text(line)
 
 
+def fewest_and_most(blocks: Any) -> tuple[int, int]:
+    """How many blocks a pair may have, as `strategies.dot_pairs` takes it: a number, or two -> two."""
+    ends = tuple(blocks) if isinstance(blocks, (tuple, list)) else (blocks, blocks)
+    whole = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in ends)
+    if len(ends) != 2 or not whole or not 1 <= ends[0] <= ends[1]:
+        raise ValueError(f"blocks is a number of blocks, 1 or more, or (fewest, most), got {blocks!r}")
+    return int(ends[0]), int(ends[1])
+
+
 def describe(a: BlockArray, b: BlockArray) -> str:
     """Two vectors (K,) for a dot product -> lines for a person: its blocks, and all lanes that are not 0.
 
@@ -48,7 +59,8 @@ def describe(a: BlockArray, b: BlockArray) -> str:
         raise ValueError(f"describe takes two vectors, got {a.shape} and {b.shape}; take one row of each")
     values, specials = terms.fractions(), terms.specials
     if specials is not None and (specials != 0).any():
-        total = f"{specials.sum():g}"
+        with np.errstate(invalid="ignore"):  # infinities of both signs
+            total = f"{specials.sum():g}"
     else:
         total = _text(values.sum() * Fraction(a.tensor_scale) * Fraction(b.tensor_scale))
     lines = [f"{a.format} × {b.format}, K = {a.shape[-1]}, exact sum {total}"]

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from .blocks import BlockArray, check_choice
-from .bounds import MOST_K, CodeRange, check_formats, check_length, scale_codes
 from .formats import MXFP4, BlockFormat, ElementFormat
 from .integers import signed_bits, sum_bounds
+from .profiles import MOST_K, CodeRange, check_formats, check_length, scale_codes
 from .registers import SHIFT_ROUNDINGS, FixedPoint, ShiftRounding
 from .sums import lanes_for, reachable_sums, reaches
 

@@ -16,11 +16,12 @@ import ml_dtypes
 import numpy as np
 
 from .blocks import BlockArray, blocks_along, check_axis, check_choice
+from .distributions import sizes_of
 from .dot import Terms, block_dots
 from .drafts import SWAMPED, Draft, one_of
 from .floats import float_dtype
 from .formats import MXFP4, BlockFormat, ElementFormat, ScaleFormat, element_of
-from .pairs import DotPair, describe
+from .pairs import DotPair, describe, fewest_and_most
 
 try:
     from hypothesis import assume
@@ -128,14 +129,17 @@ def block_arrays(
     [[2, 0, 0], [0, 0, 0]]
     """
     _block_format(fmt)
-    shapes = shape if isinstance(shape, st.SearchStrategy) else st.just(shape)
+    shapes = shape
+    if not isinstance(shape, st.SearchStrategy):
+        sizes = sizes_of(shape)
+        check_axis(axis, len(sizes), f"a shape {sizes}")
+        shapes = st.just(sizes)
     some_codes = st.lists(codes(fmt, specials=specials))
     some_scales = st.lists(scales(fmt, nan=nan), min_size=1, max_size=8)
 
     @st.composite
     def arrays(draw: Draw) -> BlockArray:
-        drawn = draw(shapes)
-        sizes = (drawn,) if isinstance(drawn, (int, np.integer)) else tuple(drawn)
+        sizes = sizes_of(draw(shapes))
         where = check_axis(axis, len(sizes), f"a shape {sizes}")
         rest = sizes[:where] + sizes[where + 1 :]
         flat = np.zeros(math.prod(sizes), np.uint8)
@@ -181,10 +185,13 @@ def dot_pairs(
     fmt_b = fmt_a if fmt_b is None else fmt_b
     if _block_format(fmt_a).block != _block_format(fmt_b).block:
         raise ValueError(f"block sizes must be equal: {fmt_a} has {fmt_a.block}, {fmt_b} {fmt_b.block}")
-    low, high = (blocks, blocks) if isinstance(blocks, int) else blocks
-    if not 1 <= low <= high:
-        raise ValueError(f"blocks is a number of blocks, 1 or more, or (fewest, most), got {blocks!r}")
-    wanted = (bias,) if isinstance(bias, str) else tuple(bias)
+    for fmt in (fmt_a, fmt_b):
+        if len(fmt.element.magnitudes) < 2:
+            raise ValueError(f"{fmt} has no element but zero, so that there is nothing to add")
+    low, high = fewest_and_most(blocks)
+    wanted = (bias,) if isinstance(bias, str) or not isinstance(bias, Iterable) else tuple(bias)
+    if not wanted:
+        raise ValueError(f"bias is one of {', '.join(BIASES)}, or several of them, got none")
     for one in wanted:
         check_choice(one, BIASES, "bias")
     kept = sorted(set(wanted) - ({"swamping", "ties"} if high == 1 else set()), key=BIASES.index)
@@ -240,9 +247,10 @@ def _near(scale: ScaleFormat, reach: int) -> st.SearchStrategy[int]:
 
 
 def _edges(scale: ScaleFormat) -> st.SearchStrategy[int]:
-    """The codes around 1.0, the two lowest and the two highest (E8M0: 126…128, 0, 1, 253, 254)."""
+    """The codes around 1.0, the two lowest and highest, where they exist (E8M0: 126…128, 0, 1, 253, 254)."""
     one, top = one_of(scale), scale.nan_code - 1
-    return st.sampled_from((one, one + 1, one - 1, 1, 0, top - 1, top))
+    wanted = (one, one + 1, one - 1, 1, 0, top - 1, top)
+    return st.sampled_from([code for code in wanted if 0 <= code <= top])
 
 
 def _strain(bias: Bias, draw: Draw, draft: Draft, low: int, high: int, info: Any, edge: Any) -> None:

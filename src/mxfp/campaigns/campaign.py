@@ -24,11 +24,16 @@ from ..distributions import DISTRIBUTIONS, SCALES, Distribution, Scales, draw
 from ..dot import check_group
 from ..formats import BLOCK_FORMATS, BlockFormat
 from ..names import accumulator as accumulator_named
+from ..profiles import MOST_K
 
 SCHEMA: Final = "mxfp-campaign/1"
 """Of the results file, of what a record says, and of how inputs are drawn."""
 PART: Final = 1 << 18
 """Elements of one side that are drawn and computed at once."""
+MOST_CASES: Final = 10_000_000
+"""Cases of one campaign; a case can have as many dot products as one likes."""
+
+_TOO_MANY: Final = f"a campaign has up to {MOST_CASES:,} cases"
 
 Pair = tuple[BlockFormat, BlockFormat]
 
@@ -98,6 +103,8 @@ def replay(case: Case, index: int) -> tuple[BlockArray, BlockArray]:
     >>> a.shape, a.format, a == replay(case, 999)[0]
     ((64,), MXFP4, True)
     """
+    if not isinstance(case, Case):
+        raise TypeError(f"case is a Case, as campaign.case(number) gives it, got {type(case).__name__}")
     if isinstance(index, bool) or not isinstance(index, (int, np.integer)) or not 0 <= index < case.count:
         raise ValueError(f"index of a dot product of {case.key} is 0 … {case.count - 1}, got {index!r}")
     part, row = divmod(int(index), case.rows)
@@ -114,10 +121,11 @@ class Campaign:
 
     formats: block formats or their names, "MXFP8_E4M3:MXFP4" or a tuple of two for sides that differ.
     accumulators: accumulators or their short texts. distributions, scales: as `mxfp.distributions.draw`
-    takes them. seeds: integers from 0 on. k: lengths of dot products. count: dot products per case. finite:
-    leave NaN and infinities out of the inputs. A single value stands for a list of one.
+    takes them. seeds: integers from 0 on. k: lengths of dot products, up to 2**24. count: dot products per
+    case. finite: leave NaN and infinities out of the inputs. A single value stands for a list of one.
 
-    Raises ValueError for what does not exist, for what does not go together, and for anything named twice.
+    Raises ValueError for what does not exist, for what does not go together, for anything named twice, and
+    for more than ten million cases.
 
     >>> campaign = Campaign(formats=["MXFP4", "NVFP4"], accumulators=["blackwell", "exact"], seeds=range(3))
     >>> len(campaign), campaign.case(4).key
@@ -145,9 +153,11 @@ class Campaign:
         for name in self.scales:
             if name is not None:
                 check_choice(name, SCALES, "scales")
-        for what, low in (("k", 1), ("seeds", 0)):
+        for what, low, high in (("k", 1, MOST_K), ("seeds", 0, None)):
             numbers = _several(getattr(self, what), what)
-            put(self, what, tuple(_integer(number, what, low) for number in numbers))
+            put(self, what, tuple(_integer(number, what, low, high) for number in numbers))
+        if math.prod(map(len, self._axes)) > MOST_CASES:
+            raise ValueError(f"{_TOO_MANY}, got {math.prod(map(len, self._axes)):,}")
         put(self, "count", _integer(self.count, "count", 1))
         put(self, "finite", bool(self.finite))
         _no_twins("formats", [name_of(pair) for pair in self.formats])
@@ -171,8 +181,10 @@ class Campaign:
 
     def case(self, number: int) -> Case:
         """The case of a number, 0 … len - 1; seeds vary first, formats last."""
-        if not 0 <= number < len(self):
+        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+        if not whole or not 0 <= number < len(self):
             raise ValueError(f"case is a number, 0 … {len(self) - 1}, got {number!r}")
+        number = int(number)
         chosen, rest = [], number
         for axis in reversed(self._axes):
             rest, place = divmod(rest, len(axis))
@@ -216,6 +228,8 @@ def name_of(pair: Pair) -> str:
 
 def _several(value: Any, what: str, kinds: Any = (Sequence, range, np.ndarray)) -> tuple[Any, ...]:
     """One value or several -> several; ValueError for none."""
+    if isinstance(value, range) and value[MOST_CASES:]:
+        raise ValueError(f"{_TOO_MANY}, got {what} {value!r}")
     several = isinstance(value, kinds) and not isinstance(value, str)
     found = tuple(value) if several else (value,)
     if not found:
@@ -242,9 +256,11 @@ def _accumulator(entry: Any) -> Accumulator:
     return entry if isinstance(entry, Accumulator) else accumulator_named(entry)
 
 
-def _integer(value: Any, what: str, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise ValueError(f"{what} of a campaign: integers from {low} on, got {value!r}")
+def _integer(value: Any, what: str, low: int, high: int | None = None) -> int:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        most = "on" if high is None else f"to {high}"
+        raise ValueError(f"{what} of a campaign: integers from {low} {most}, got {value!r}")
     return int(value)
 
 

@@ -7,28 +7,24 @@ only where each begins.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from ..whole import write_whole
 from .campaign import Campaign, CampaignError
+from .lines import Record, check_file, line_of, number_of, record_of
 
 try:
     import fcntl
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
-
-
-def line_of(record: Any) -> bytes:
-    """A record -> its line: the same bytes for the same record."""
-    return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 class Journal:
@@ -49,30 +45,42 @@ class Journal:
 
     def __enter__(self) -> Journal:
         """Open, lock and read."""
-        self.file: IO[bytes] = self.path.open("a+b")
-        try:
-            self._lock()
-            self._read()
-        except BaseException:
-            self.file.close()
-            raise
-        return self
+        while True:
+            check_file(self.path)
+            self.file: IO[bytes] = self.path.open("a+b")
+            try:
+                self._lock()
+                if self._is_there():
+                    self._read()
+                    return self
+                self.file.close()
+            except BaseException:
+                self.file.close()
+                raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         """Close; a journal that has nothing in it goes."""
-        self.file.close()
-        if not self.done:
-            self.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError) if error else contextlib.nullcontext():  # a full disk is full twice
+            if not self.done and not self.file.closed:
+                self.remove()
+            self.file.close()
 
     def _lock(self) -> None:
         if fcntl is None:
             return
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise CampaignError(f"another process is at work on {self.results}") from None
+
+    def _is_there(self) -> bool:
+        """Whether what is open still has its name: who had it before may have finished and removed it."""
+        try:
+            return os.path.samestat(os.fstat(self.file.fileno()), self.path.stat())
+        except FileNotFoundError:
+            return False
 
     def _read(self) -> None:
         """Find the line of every finished case; leave the file ending with a whole line."""
@@ -90,7 +98,7 @@ class Journal:
             return
         end = self.file.tell()
         for n, line in enumerate(iter(self.file.readline, b""), 2):
-            number = self._number(line)
+            number = number_of(record_of(line), self.campaign)
             if number is None:
                 if self.file.read(1):
                     raise CampaignError(f"{self.path}, line {n} is damaged; remove it or the file")
@@ -101,17 +109,6 @@ class Journal:
             end += len(line)
         self.file.truncate(end)
 
-    def _number(self, line: bytes) -> int | None:
-        """The case that a line is about; None if it is not whole."""
-        if not line.endswith(b"\n"):
-            return None
-        try:
-            record = json.loads(line)
-            number = record["case"]
-            return number if record["key"] == self.campaign.case(number).key else None
-        except (ValueError, TypeError, KeyError):
-            return None
-
     def missing(self) -> Iterator[int]:
         """The numbers of the cases that are not finished."""
         return (number for number, place in enumerate(self.places) if place < 0)
@@ -120,7 +117,7 @@ class Journal:
         """Whether a case is finished."""
         return self.places[number] >= 0
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: Record) -> None:
         """Keep a finished case: after this it outlives the process."""
         self.file.seek(0, os.SEEK_END)
         place = self.file.tell()
@@ -139,8 +136,14 @@ class Journal:
                 out.write(self.file.readline())
 
         write_whole(self.results, write)
+        self.remove()
+
+    def remove(self) -> None:
+        """Take the journal away, while nobody else can have it, and close it."""
+        if fcntl is None:
+            self.file.close()
+        self.path.unlink(missing_ok=True)
         self.file.close()
-        self.path.unlink()
 
 
 def journal_of(results: Path) -> Path:

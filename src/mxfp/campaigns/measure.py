@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..accumulate import Accumulator, Exact, Fixed
-from ..bounds import error_bound, errors
+from ..accumulate import Accumulator, Exact
+from ..bounds import error_bound, errors, registers_without_ends
 from ..dot import Terms, block_dots
 from ..floats import AnyFloats
 from ..formats import Bools, Floats
-from ..integers import MOST_BITS, WidthError
+from ..integers import WidthError
 from ..registers import FixedPoint
 from .campaign import Case
-
-Record = dict[str, Any]
+from .lines import Record
 
 
 def measure(case: Case) -> Record:
@@ -198,15 +197,11 @@ def _results(accumulator: Accumulator, terms: Terms) -> tuple[AnyFloats, Bools]:
 
 
 def _overflow(accumulator: FixedPoint, terms: Terms) -> Bools:
-    """Where a register overflows, which it does where one with room for everything leaves its range."""
-    shift = int(np.max(terms.exponents - accumulator.lsb_exponent, where=terms.sums != 0, initial=0))
-    room = min(terms.bits + shift + len(terms).bit_length() + 1, MOST_BITS)
-    wide = replace(accumulator, width=max(room, accumulator.width), overflow="raise")
+    """Where a register overflows on the way."""
     limit = 1 << (accumulator.width - 1)
     found = np.zeros(terms.sums.shape[:-1], np.bool_)
-    for step in wide.steps(terms):
-        register = step.state.integers if isinstance(step.state, Fixed) else np.zeros(1)
-        found |= np.asarray((register < -limit) | (register >= limit), np.bool_)
+    for held in registers_without_ends(accumulator, terms):
+        found |= np.asarray((held < -limit) | (held >= limit), np.bool_)
     return found
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .campaign import Campaign, CampaignError, name_of
-from .journal import line_of
-from .measure import Record
+from .lines import Record, check_file, line_of, number_of, record_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,7 @@ class Row:
     def as_dict(self) -> dict[str, Any]:
         """Itself as JSON holds it, a `Worst` as a dict; numbers that JSON has no word for as texts."""
         said = asdict(self)
+        said["mean_error"] = None if self.mean_error is None else _json_number(self.mean_error)
         for value in said.values():
             if isinstance(value, dict):
                 value["value"] = _json_number(value["value"])
@@ -60,7 +59,8 @@ class Results:
 
     Iterate over it for the records (see `measure`), which are read from the file one by one.
 
-    Raises CampaignError, when it is made, for a file that is not of this campaign.
+    Raises CampaignError, when it is made, for a file that is not of this campaign; and on the way, naming the
+    line, for one that lacks records or has altered ones.
     """
 
     campaign: Campaign
@@ -68,6 +68,8 @@ class Results:
 
     def __post_init__(self) -> None:
         """Look at the header."""
+        object.__setattr__(self, "path", Path(self.path))
+        check_file(self.path)
         expected = line_of(self.campaign.header())
         with self.path.open("rb") as file:
             if file.readline(len(expected) + 1) != expected:
@@ -84,7 +86,18 @@ class Results:
         """Each record in the order of the cases."""
         with self.path.open("rb") as file:
             file.readline()
-            yield from map(json.loads, file)
+            for number in range(len(self)):
+                record = record_of(file.readline())
+                if record is None or number_of(record, self.campaign) != number:
+                    raise self._damaged(number + 2)
+                yield record
+            if file.read(1):
+                raise self._damaged(len(self) + 2)
+
+    def _damaged(self, line: int) -> CampaignError:
+        return CampaignError(
+            f"{self.path}, line {line} is not what was written there; remove the file and run the same again"
+        )
 
     def rows(self) -> list[Row]:
         """A row for each accumulator and each combination of what is not a seed, in their order."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .campaign import Campaign, CampaignError
 from .journal import Journal, journal_of
-from .measure import Record
+from .lines import Record
 from .results import Results
 from .workers import Alone, Pool, cores, task, versions
 
@@ -18,6 +18,8 @@ AHEAD: Final = 4
 """Cases given out for each worker: enough that none waits, few however long the campaign."""
 NAMED: Final = 5
 """Failed cases that an error names."""
+LONGEST: Final = 300
+"""Characters of what each says; registers of thousands of bits have much to say."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how many of it, and of how many."""
@@ -58,40 +60,58 @@ def run(
     ...     [(row.accumulator, row.dots, row.differ) for row in results.rows()]
     [('exact:float32', 20, 0), ('sequential:float16', 20, 4)]
     """
+    if not isinstance(campaign, Campaign):
+        raise TypeError(f"campaign is a Campaign, got {type(campaign).__name__}")
     path = Path(path)
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise ValueError(f"workers is a number from 1 on, or None, got {workers!r}")
     if path.exists():
         results = Results(campaign, path)
-        if journal_of(path).exists():  # killed between writing the one and removing the other
-            with Journal(campaign, path) as journal:
-                journal.path.unlink()
-        return results
-    if not path.parent.is_dir():
+        if not journal_of(path).exists():
+            return results
+    elif not path.parent.is_dir():
         raise FileNotFoundError(f"no folder {path.parent} to put {path.name} in")
     with Journal(campaign, path) as journal:
-        if executor is not None:
-            known = workers or getattr(executor, "_max_workers", None) or cores()
-            _fill(campaign, journal, executor, AHEAD * known, progress)
-        elif (workers or cores()) == 1:
-            _fill(campaign, journal, Alone(), 1, progress)
-        else:
-            count = min(workers or cores(), max(1, len(campaign) - journal.done))
-            pool = Pool(count)
-            try:
-                _fill(campaign, journal, pool, AHEAD * count, progress)
-            except BaseException:
-                pool.stop()
-                raise
-            pool.shutdown()
-        journal.finish()
+        if path.exists():  # killed, or finished by another, between writing the one and removing the other
+            results = Results(campaign, path)
+            journal.remove()
+            return results
+        try:
+            _work(campaign, journal, executor, workers, progress)
+            journal.finish()
+        except OSError as error:
+            raise CampaignError(f"{_line(error)}; {_kept(journal)}") from error
     return Results(campaign, path)
+
+
+def _work(
+    campaign: Campaign,
+    journal: Journal,
+    executor: Executor | None,
+    workers: int | None,
+    progress: Progress | None,
+) -> None:
+    """Have every missing case measured and kept, by whoever is there to do it."""
+    if executor is not None:
+        known = workers or getattr(executor, "_max_workers", None) or cores()
+        _fill(campaign, journal, executor, AHEAD * known, progress)
+    elif (workers or cores()) == 1:
+        _fill(campaign, journal, Alone(), 1, progress)
+    else:
+        count = min(workers or cores(), max(1, len(campaign) - journal.done))
+        pool = Pool(count)
+        try:
+            _fill(campaign, journal, pool, AHEAD * count, progress)
+        except BaseException:
+            pool.stop()
+            raise
+        pool.shutdown()
 
 
 def _fill(
     campaign: Campaign, journal: Journal, executor: Executor, ahead: int, progress: Progress | None
 ) -> None:
-    """Have every missing case measured and kept."""
+    """Give out the missing cases, so many at a time, and keep what comes back."""
     named: list[str] = []
     failures, expected = 0, versions()
     missing = journal.missing()
@@ -165,4 +185,6 @@ def _kept(journal: Journal) -> str:
 def _line(error: BaseException) -> str:
     """An error as one line."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    return f"{type(error).__name__}: {lines[0][:LONGEST]}{'…' * (len(lines[0]) > LONGEST)}"

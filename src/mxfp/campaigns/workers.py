@@ -16,7 +16,8 @@ import numpy as np
 
 from .. import __version__
 from .campaign import Case
-from .measure import Record, measure
+from .lines import Record
+from .measure import measure
 
 _T = TypeVar("_T")
 

@@ -7,23 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from ..accumulate import Accumulator
 from ..formats import BLOCK_FORMATS
 from ..scale import SCALE_RULES
-from .app import AccumulatorType, Progress, cli, format_option, layer_asked_for
+from .app import AccumulatorType, Progress, cli, format_option
+from .reports import layer_options, layer_to_report, put_report
 
 
 @cli.command()
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="An .npz with activations (tokens, K) and weight (N, K)."
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write report.md, report.json and PNGs here.",
-)
 @format_option
 @click.option(
     "--scale-rule",
@@ -35,8 +27,7 @@ from .app import AccumulatorType, Progress, cli, format_option, layer_asked_for
 @click.option(
     "--accumulator", "accumulators", multiple=True, type=AccumulatorType(), help="Repeat for several."
 )
-@click.option("--tokens", type=click.IntRange(min=1), help="Use only the first of the tokens.")
-@click.option("--json", "as_json", is_flag=True, help="Print report.json instead of tables.")
+@layer_options("report")
 def report(
     data: Path | None,
     out: Path | None,
@@ -49,18 +40,19 @@ def report(
     """Measure what a block format does to a layer: accuracy against fp16, width, bytes, speed.
 
     Without --data: a real layer that comes with the package.
-    """
-    from .. import terminal
+
+    \b
+    Examples:
+      mxfp report
+      mxfp report --format nvfp4 --out report
+      mxfp report --data layer.npz --scale-rule rceil --accumulator blackwell
+    """  # noqa: D301  (click reads the backspace)
     from ..report import measure
-    from ..report.figures import CAPTIONS, pictures, require_matplotlib
+    from ..report.figures import CAPTIONS, pictures
     from ..report.render import json_text, markdown
     from ..report.tables import headline, tables
-    from ..whole import writable, write_folder
 
-    if out is not None:
-        require_matplotlib()
-        writable(out.absolute())
-    layer = layer_asked_for(data, tokens)
+    layer = layer_to_report(data, tokens, out)
     with Progress() as progress:
         found = measure(
             layer,
@@ -69,11 +61,13 @@ def report(
             accumulators=accumulators or None,
             progress=progress,
         )
-    if as_json:
-        click.echo(json_text(found), nl=False)
-    else:
-        terminal.print_report(Console(), headline(found), found.attribution, tables(found))
-    if out is not None:
-        files = {"report.md": markdown(found, CAPTIONS).encode(), "report.json": json_text(found).encode()}
-        write_folder({**files, **pictures(found)}, out)
-        click.echo(f"wrote {', '.join([*files, *CAPTIONS])} to {out}", err=True)
+    files = {"report.md": markdown(found, CAPTIONS), "report.json": json_text(found)}
+    put_report(
+        files,
+        headline(found),
+        found.attribution,
+        tables(found),
+        lambda: pictures(found),
+        out=out,
+        as_json=as_json,
+    )

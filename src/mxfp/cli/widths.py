@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ..adders import AdderTree, tree_named
 from ..formats import BLOCK_FORMATS, ELEMENT_FORMATS, MXFP4, BlockFormat, ElementFormat
+from ..integers import MOST_BITS
 from ..registers import SHIFT_ROUNDINGS
 from ..sizing import FixedPointNeed, fixed_point_for
 from ..widths import WidthCounterexample, WidthProof, check_width, level_widths
@@ -30,9 +31,9 @@ class ScaleRangeType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         """Text -> two codes, or one clear line."""
         if isinstance(value, tuple):
             return value
-        low, _, high = str(value).partition(":")
+        low, colon, high = str(value).partition(":")
         try:
-            return int(low), int(high or low)
+            return int(low), int(high if colon else low)
         except ValueError:
             self.fail(f"{value!r} is no range of scale codes, such as 118:130", param, ctx)
 
@@ -55,7 +56,9 @@ class ScaleRangeType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @click.option("--scales-a", type=ScaleRangeType(), help="Scale codes of A that occur. Default: all.")
 @click.option("--scales-b", type=ScaleRangeType(), help="Scale codes of B that occur. Default: all.")
 @click.option(
-    "--lsb", type=int, help="Exponent of that register's LSB. Default: the coarsest that loses nothing."
+    "--lsb",
+    type=click.IntRange(-MOST_BITS, 1000),  # further up, errors have no float64
+    help="Exponent of that register's LSB. Default: the coarsest that loses nothing.",
 )
 @click.option("--rounding", type=click.Choice(SHIFT_ROUNDINGS), default="floor", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
@@ -135,12 +138,12 @@ def _print_table(console: Console, proof: WidthProof | WidthCounterexample) -> N
     if not isinstance(proof, WidthProof):
         raise ArithmeticError(f"derived widths do not hold: {proof}")
     rows = []
+    narrow = {1: "-"}  # what breaks a width is the same however many more lanes there are
     for n in proof.nodes:
-        narrow = None
-        if n.needed > 1:
-            narrow = check_width(n.needed - 1, proof.a, proof.b, lanes=n.lanes)
+        if n.needed not in narrow:
+            narrow[n.needed] = _breaks(check_width(n.needed - 1, proof.a, proof.b, lanes=n.lanes))
         counted = "-" if n.sums is None else str(n.sums)
-        cells = (n.level, n.nodes, n.lanes, n.low, n.high, n.needed, _breaks(narrow), counted, n.how)
+        cells = (n.level, n.nodes, n.lanes, n.low, n.high, n.needed, narrow[n.needed], counted, n.how)
         rows.append([str(cell) for cell in cells])
     title = f"{proof.a.name} × {proof.b.name}, {_plural(proof.tree)}: signed bits"
     columns = ("level", "nodes", "lanes", "lowest", "highest", "bits", "one less breaks", "sums", "known by")
@@ -156,7 +159,7 @@ def _plural(tree: AdderTree) -> str:
     return f"{tree.lanes} product{'s' if tree.lanes > 1 else ''}"
 
 
-def _breaks(case: WidthProof | WidthCounterexample | None) -> str:
+def _breaks(case: WidthProof | WidthCounterexample) -> str:
     """The counterexample to one bit fewer, in a word."""
     if not isinstance(case, WidthCounterexample):
         return "-"

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from ..accumulate import Accumulator, Exact
 from ..blocks import BlockArray, blocks_along, quantize
 from ..data import Layer
-from ..dot import Terms, check_group, check_pair, dots, operand
+from ..dot import Terms, check_group, dots, operand
+from ..floats import real_array
 from ..formats import E2M1, MXFP4, BlockFormat
 from ..integers import sum_width
 from ..matmul import matmul
 from ..names import accumulator as accumulator_named
+from ..profiles import check_formats
 from ..registers import BLACKWELL_MXF8F6F4, BLACKWELL_MXFP4, FixedPoint
 from .measure import Progress, plain
 from .tally import Point, Tally
@@ -97,8 +99,8 @@ def compare(
     larger ones the rows are made longer before they are quantized: token t by tokens t + 1, t + 2 …, a row
     of weights by the rows after it, the first after the last.
 
-    Raises ValueError for formats whose blocks differ, and for an accumulator whose group does not divide
-    the block.
+    Raises ValueError for formats whose blocks differ, for an accumulator whose group does not divide the
+    block, and for a layer whose arrays do not fit together or are not finite.
 
     >>> from mxfp.data import Layer
     >>> found = compare(Layer("ones", np.ones((1, 64)), np.ones((1, 64))))
@@ -106,16 +108,18 @@ def compare(
     ([32, 64], {0.0})
     """
     fmt_b = fmt_b or fmt
+    check_formats(fmt, fmt_b)
+    layer = _checked(layer)
     layer_k = layer.activations.shape[1]
-    lengths = _lengths(fmt, layer_k) if ks is None else sorted({_length(k) for k in ks})
+    lengths = _lengths(fmt, layer_k) if ks is None else sorted({_length(k) for k in _some(ks, "K")})
     joined = -(-lengths[-1] // layer_k)
     _check_size(layer, joined)
-    a, b = quantize(_longer(layer.activations, joined), fmt), quantize(_longer(layer.weight, joined), fmt_b)
-    check_pair(a, b)
-    a, b = prefix(a, lengths[-1]), prefix(b, lengths[-1])
-    chosen = default_accumulators(a, b) if accumulators is None else list(dict.fromkeys(accumulators))
+    chosen = [] if accumulators is None else list(dict.fromkeys(_some(accumulators, "accumulators")))
     for accumulator in chosen:
         _check_applies(accumulator, fmt)
+    a, b = quantize(_longer(layer.activations, joined), fmt), quantize(_longer(layer.weight, joined), fmt_b)
+    a, b = prefix(a, lengths[-1]), prefix(b, lengths[-1])
+    chosen = chosen or default_accumulators(a, b)
     points: list[list[Point]] = [[] for _ in chosen]
     total = len(chosen) * sum(lengths) * a.shape[0] * b.shape[0]
     done = 0
@@ -149,6 +153,26 @@ def compare(
     )
 
 
+def _checked(layer: Layer) -> Layer:
+    """The same layer; ValueError or TypeError unless it is one that has exact sums to compare with."""
+    if not isinstance(layer, Layer):
+        raise TypeError(f"layer is a Layer (see mxfp.data), got {type(layer).__name__}")
+    a, w = real_array(layer.activations, "activations"), real_array(layer.weight, "weight")
+    if a.ndim != 2 or w.ndim != 2 or a.shape[1] != w.shape[1] or 0 in (*a.shape, *w.shape):
+        raise ValueError(f"activations (tokens, K) and weight (N, K) do not fit: {a.shape} and {w.shape}")
+    for name, array in (("activations", a), ("weight", w)):
+        if not np.isfinite(array.astype(np.float64)).all():
+            raise ValueError(f"{name} of {layer.name} are not all finite, and errors need finite values")
+    return Layer(layer.name, a, w, layer.attribution)
+
+
+def _some(values: Any, what: str) -> list[Any]:
+    """Several values as a list; ValueError for none, and for a single one that is no list."""
+    if not isinstance(values, (Sequence, np.ndarray)) or isinstance(values, str) or not len(values):
+        raise ValueError(f"{what}: a list of at least one, or None for the default, got {values!r}")
+    return list(values)
+
+
 def _lengths(fmt: BlockFormat, layer_k: int) -> list[int]:
     """One block, doubled as long as it is below the layer's K, and that K."""
     doubled = [fmt.block << n for n in range(layer_k.bit_length()) if fmt.block << n < layer_k]
@@ -176,6 +200,8 @@ def _longer(x: NDArray[Any], joined: int) -> NDArray[Any]:
 
 
 def _check_applies(accumulator: Accumulator, fmt: BlockFormat) -> None:
+    if not isinstance(accumulator, Accumulator):
+        raise TypeError(f"an accumulator is one such as mxfp.Sequential('float32'), got {accumulator!r}")
     try:
         check_group(accumulator.terms_of, fmt)
     except ValueError as error:

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accumulate import Accumulator
-from ..bounds import error_bound, errors
-from ..dot import INT64_BITS, Terms
+from ..bounds import error_bound, errors, registers_without_ends
+from ..dot import Terms
 from ..floats import AnyFloats
 from ..formats import Bools, Floats
 from ..integers import signed_bits
-from ..registers import FixedPoint, shift_integers
+from ..registers import FixedPoint
 
 
 @dataclass(frozen=True, order=True)
@@ -117,16 +117,9 @@ class Tally:
 
     def _watch(self, accumulator: FixedPoint, terms: Terms, place: tuple[int, int]) -> Bools:
         """Follow the register as if it had no ends -> which outputs it overflows for."""
-        shifts = terms.exponents - accumulator.lsb_exponent
-        left = int(np.max(shifts, where=terms.sums != 0, initial=0))
-        small = terms.bits + max(left, 0) + len(terms).bit_length() + 2 <= INT64_BITS
-        kind: Any = np.int64 if small else object
         limit = 1 << (accumulator.width - 1)
-        register: NDArray[Any] = np.zeros(terms.sums.shape[:-1], kind)
-        lost = np.zeros(register.shape, np.bool_)
-        for block in range(len(terms)):
-            sums = terms.sums[..., block].astype(kind)
-            register = register + shift_integers(sums, shifts[..., block], accumulator.rounding)
+        lost = np.zeros(terms.sums.shape[:-1], np.bool_)
+        for block, register in enumerate(registers_without_ends(accumulator, terms)):
             low, high = int(register.min()), int(register.max())
             self.low, self.high = min(self.low, low), max(self.high, high)
             if -limit <= low and high < limit:
@@ -185,7 +178,8 @@ def last_place(accumulator: Accumulator, magnitude: Floats, factor: tuple[int, i
     exponent = np.maximum(np.frexp(magnitude)[1] - 1, info.minexp) - info.nmant
     unit = np.where(magnitude > 0, np.ldexp(1.0, exponent), np.ldexp(1.0, info.minexp - info.nmant))
     if isinstance(accumulator, FixedPoint):
-        unit = np.maximum(unit, math.ldexp(float(factor[0]), accumulator.lsb_exponent + factor[1]))
+        with np.errstate(over="ignore"):  # there are registers whose LSB float64 does not hold
+            unit = np.maximum(unit, np.ldexp(float(factor[0]), accumulator.lsb_exponent + factor[1]))
     return np.asarray(unit, np.float64)
 
 

@@ -91,12 +91,17 @@ static int decode_scale(int format, uint32_t code, int32_t *significand, int32_t
 
 /* ---- products and sums -------------------------------------------------------------------------------------- */
 
+static int is_block(int format_a, int format_b, size_t lanes, const uint8_t *a, const uint8_t *b)
+{
+    return is_format(format_a) && is_format(format_b) && lanes >= 1 && lanes <= MXFP_MAX_LANES && a && b;
+}
+
 int32_t mxfp_sum(int format_a, int format_b, size_t lanes, const uint8_t *a, const uint8_t *b)
 {
     int32_t sum = 0;
     size_t i;
 
-    if (!is_format(format_a) || !is_format(format_b) || lanes < 1 || lanes > MXFP_MAX_LANES)
+    if (!is_block(format_a, format_b, lanes, a, b))
         return INT32_MIN;
     if (is_e2m1(format_a) && is_e2m1(format_b)) {
         for (i = 0; i < lanes; i++)
@@ -114,7 +119,7 @@ int mxfp_stages(int format_a, int format_b, size_t lanes, const uint8_t *a, cons
     const int32_t *below = NULL;
     size_t i, count = lanes;
 
-    if (!is_format(format_a) || !is_format(format_b) || lanes < 1 || lanes > MXFP_MAX_LANES)
+    if (!is_block(format_a, format_b, lanes, a, b))
         return MXFP_BAD;
     for (i = 0; products && i < lanes; i++)
         products[i] = mxfp_decode(format_a, a[i]) * mxfp_decode(format_b, b[i]);
@@ -146,7 +151,7 @@ int mxfp_block_term(int format_a, int format_b, size_t lanes, const uint8_t *a, 
     int finite;
     size_t i;
 
-    if (!is_format(format_a) || !is_format(format_b) || lanes < 1 || lanes > MXFP_MAX_LANES)
+    if (!is_block(format_a, format_b, lanes, a, b) || !term)
         return MXFP_BAD;
     finite = decode_scale(format_a, scale_a, &significand_a, &exponent_a);
     finite &= decode_scale(format_b, scale_b, &significand_b, &exponent_b);
@@ -160,6 +165,11 @@ int mxfp_block_term(int format_a, int format_b, size_t lanes, const uint8_t *a, 
         term->live = mxfp_decode(format_a, a[i]) && mxfp_decode(format_b, b[i]);
     term->special = finite ? MXFP_FINITE : MXFP_NAN;
     return MXFP_OK;
+}
+
+static int is_term(const mxfp_term *term)
+{
+    return term && term->special >= MXFP_FINITE && term->special <= MXFP_MINUS_INFINITY;
 }
 
 /* ---- floats as bits ----------------------------------------------------------------------------------------- */
@@ -268,6 +278,8 @@ uint64_t mxfp_sequential(int float_format, uint64_t state, const mxfp_term *term
     if (!is_float(float_format))
         return 0;
     f = &FLOATS[float_format];
+    if (!is_term(term))
+        return nan_of(f);
     if (f->bits < 64)
         state &= ((uint64_t)1 << f->bits) - 1;
     if (term->special)
@@ -342,6 +354,8 @@ int mxfp_exact_add(uint32_t *state, const mxfp_term *term)
     uint64_t shifted;
     size_t i;
 
+    if (!state || !is_term(term))
+        return MXFP_BAD;
     if (term->special) {
         state[SPECIALS] |= (uint32_t)1 << (term->special - 1);
         return MXFP_OK;
@@ -369,14 +383,18 @@ int mxfp_exact_add(uint32_t *state, const mxfp_term *term)
 uint64_t mxfp_exact_result(int float_format, const uint32_t *state)
 {
     const float_kind *f;
-    uint32_t limbs[LIMBS], specials = state[SPECIALS];
+    uint32_t limbs[LIMBS], specials;
     uint64_t magnitude, carry;
-    int negative = (int)(state[LIMBS - 1] >> 31), sticky = 0, zeros;
+    int negative, sticky = 0, zeros;
     size_t i, top = LIMBS;
 
     if (!is_float(float_format))
         return 0;
     f = &FLOATS[float_format];
+    if (!state)
+        return nan_of(f);
+    specials = state[SPECIALS];
+    negative = (int)(state[LIMBS - 1] >> 31);
     if (specials)
         return specials == 2 ? infinity_of(f, 0) : specials == 4 ? infinity_of(f, 1) : nan_of(f);
     carry = negative ? 1 : 0;
@@ -411,7 +429,7 @@ uint64_t mxfp_exact_result(int float_format, const uint32_t *state)
 
 static int is_fixed(const mxfp_fixed *how)
 {
-    return how->width >= 1 && how->width <= 64 && how->lsb_exponent >= -4096 && how->lsb_exponent <= 4096 &&
+    return how && how->width >= 1 && how->width <= 64 && how->lsb_exponent >= -4096 && how->lsb_exponent <= 4096 &&
            how->overflow >= MXFP_REPORT && how->overflow <= MXFP_SATURATE && how->rounding >= MXFP_FLOOR &&
            how->rounding <= MXFP_NEAREST_EVEN;
 }
@@ -428,10 +446,11 @@ int mxfp_fixed_add(const mxfp_fixed *how, int64_t *value, int32_t *nan, const mx
 {
     uint64_t term_magnitude, magnitude, limit, modulo, rest, half;
     int32_t shift;
-    int term_negative = term->sum < 0, negative, enormous = 0;
+    int term_negative, negative, enormous = 0;
 
-    if (!is_fixed(how))
+    if (!is_fixed(how) || !value || !nan || !is_term(term))
         return MXFP_BAD;
+    term_negative = term->sum < 0;
     if (term->special)
         *nan = 1;
     if (*nan)
@@ -479,7 +498,7 @@ uint64_t mxfp_fixed_result(int float_format, const mxfp_fixed *how, int64_t valu
 {
     if (!is_float(float_format))
         return 0;
-    if (nan)
+    if (nan || !is_fixed(how))
         return nan_of(&FLOATS[float_format]);
     return round_to(&FLOATS[float_format], value < 0, value < 0 ? 0 - (uint64_t)value : (uint64_t)value,
                     within_far(how->lsb_exponent), 0);
@@ -492,7 +511,7 @@ uint64_t mxfp_fixed_result(int float_format, const mxfp_fixed *how, int64_t valu
 
 static int is_fused(const mxfp_fused *how)
 {
-    return how->fraction_bits >= 0 && how->fraction_bits <= 40 && how->group >= 1 && how->step >= 1 &&
+    return how && how->fraction_bits >= 0 && how->fraction_bits <= 40 && how->group >= 1 && how->step >= 1 &&
            how->step % how->group == 0 && how->step / how->group <= MXFP_MAX_GROUPS &&
            how->zero_exponent >= -4096 && how->zero_exponent <= 4096 && how->result_bits >= 0 &&
            how->result_bits <= 23 && (how->products == 0 || (how->products == 1 && how->group == 1));
@@ -522,8 +541,11 @@ int mxfp_fused_step(const mxfp_fused *how, uint32_t *c, size_t count, const mxfp
     int fits = 1, negative;
     size_t i;
 
-    if (!is_fused(how) || count > (size_t)(how->step / how->group))
+    if (!is_fused(how) || !c || (count && !terms) || count > (size_t)(how->step / how->group))
         return MXFP_BAD;
+    for (i = 0; i < count; i++)
+        if (!is_term(&terms[i]))
+            return MXFP_BAD;
     before = *c;
     bits = before & 0x7FFFFFFF;
     own = how->zero_exponent;
@@ -616,8 +638,8 @@ int mxfp_dot(const mxfp_accumulator *how, int format_a, int format_b, size_t lan
     size_t group = lanes, block, first;
     mxfp_term term;
 
-    if (how->kind < MXFP_SEQUENTIAL || how->kind > MXFP_FUSED || lanes < 1 || lanes > MXFP_MAX_LANES ||
-        !is_format(format_a) || !is_format(format_b))
+    if (!how || !result || how->kind < MXFP_SEQUENTIAL || how->kind > MXFP_FUSED || lanes < 1 ||
+        lanes > MXFP_MAX_LANES || !is_format(format_a) || !is_format(format_b) || !a || !b || !scale_a || !scale_b)
         return MXFP_BAD;
     if (how->kind == MXFP_FUSED) {
         status = fused_blocks(&how->fused, format_a, format_b, lanes, blocks, a, b, scale_a, scale_b, &c);
@@ -655,12 +677,14 @@ int mxfp_dot_batch(const mxfp_accumulator *how, int format_a, int format_b, size
                    size_t cases, const uint8_t *a, const uint8_t *b, const uint8_t *scale_a, const uint8_t *scale_b,
                    uint64_t *results, uint8_t *status)
 {
-    int worst = MXFP_OK;
+    int worst = MXFP_OK, given = lanes <= MXFP_MAX_LANES && a && b && scale_a && scale_b && results;
     size_t n;
 
     for (n = 0; n < cases; n++) {
         size_t codes = n * lanes * blocks, scales = n * blocks;
-        int one = mxfp_dot(how, format_a, format_b, lanes, blocks, a + codes, b + codes, scale_a + scales,
+        int one = MXFP_BAD;
+        if (given)
+            one = mxfp_dot(how, format_a, format_b, lanes, blocks, a + codes, b + codes, scale_a + scales,
                            scale_b + scales, results + n);
         if (status)
             status[n] = (uint8_t)one;

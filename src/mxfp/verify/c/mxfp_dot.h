@@ -9,6 +9,10 @@
  * Elements are codes, one a byte, or packed with element 0 in the lowest bits. Scales are scale codes.
  * An accumulator's state is given to each function and taken from it, and is all zeros at the start.
  *
+ * What does not exist (a format, a choice, a NULL where nothing is said of it) is never taken for something else:
+ * functions that return a status answer MXFP_BAD, accumulators NaN, mxfp_sum INT32_MIN. mxfp_dot_batch_f32 and the
+ * mxfp_dpi_ functions take their pointers on trust.
+ *
  * Under each function whose name begins with mxfp_dpi_ stands the SystemVerilog that imports it. A packed vector
  * `bit [n-1:0]` of n > 32 bits arrives as uint32_t[], lowest word first, which is what svBitVecVal is.
  */

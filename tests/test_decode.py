@@ -31,10 +31,11 @@ from mxfp.report.decode import (
     traffic,
 )
 from mxfp.report.decode.compare import Measured, compare, fit
+from mxfp.report.decode.digits import rate
 from mxfp.report.decode.forecast import forecast
 from mxfp.report.decode.roles import gguf_role, hf_role
 from mxfp.report.decode.source import shape_from
-from mxfp.report.decode.tables import json_text
+from mxfp.report.decode.tables import json_text, markdown
 from mxfp.report.decode.traffic import kv_read, weights_read
 from mxfp.report.decode.whatif import converted, what_if
 from support import size
@@ -1031,3 +1032,102 @@ def test_what_can_be_mended_is_one_line(models, arguments, piece):
     assert isinstance(result.exception, ValueError)
     assert piece in str(result.exception)
     assert "\n" not in str(result.exception)
+
+
+# --- what a stranger tried
+
+
+def test_numbers_that_no_device_has_are_refused(models):
+    for option, value in (("--bandwidth", "1e-310"), ("--peak", "1e-310"), ("--peak", "mxfp4=1e300")):
+        result = run(models["qwen3-8b"], "--bandwidth", 256, option, value, "--json")
+        assert result.exit_code == 2
+        assert f"{value!r} is not a positive number" in result.output
+    result = run(models["qwen3-8b"], "--bandwidth", 256, "--measured", "1e308", "--json")
+    assert "1e+308 tokens a second: expected a positive finite number" in result.output
+
+
+def test_contexts_beyond_the_most_say_what_the_most_is(models):
+    for value in ("1000000001", "9" * 5000):
+        result = run(models["qwen3-8b"], "--bandwidth", 256, "--context", value)
+        assert "from 0 on, up to 10^9" in " ".join(result.output.split())
+        assert len(result.output) < 500
+
+
+def test_a_native_peak_of_a_format_that_is_none_is_refused(models):
+    result = CliRunner().invoke(
+        cli, ["decode", str(models["qwen3-8b"]), "--bandwidth", "256", "--peak", "mxfp5=10"]
+    )
+    assert "there is no type 'mxfp5'" in str(result.exception)
+
+
+def test_types_cannot_be_given_beside_a_header_that_has_them(folder, tiny):
+    with pytest.raises(FileError, match="none can be given beside it"):
+        model_from(tiny(), stored_as="mxfp4")
+    with pytest.raises(FileError, match="none can be given beside it"):
+        model_from(folder() / "model.safetensors", stored_as="mxfp4")
+
+
+def test_more_kv_heads_than_heads_are_one_clear_error(tiny):
+    keys = {"attention.head_count_kv": 2**31}
+    fused = {f"blk.{n}.attn_k.weight": None for n in range(2)}
+    with pytest.raises(FileError, match=r"2147483648 KV heads, expected at most its 4 heads"):
+        model_from(tiny("llama", keys, fused))
+
+
+def test_a_block_with_a_number_of_any_length_is_of_no_layer(tiny):
+    with pytest.raises(FileError, match="is of block 999999999 of 2"):
+        model_from(tiny("llama", {}, {"blk.99999999999999.ffn_up.weight": (4, 64)}))
+
+
+WORDS_FOR_TRUTH = {
+    "tied in words": ({"tie_word_embeddings": "False"}, "tie_word_embeddings is 'False', expected true or"),
+    "a window in words": ({"use_sliding_window": "no"}, "use_sliding_window is 'no', expected true or false"),
+    "an encoder in numbers": ({"is_encoder_decoder": 0}, "is_encoder_decoder is 0, expected true or false"),
+    "layers that are true": ({"num_hidden_layers": True}, "num_hidden_layers is True, expected a whole"),
+    "lists for kinds of layers": ({"layer_types": [["x"], ["x"]]}, "expected a list of names"),
+    "a word for kinds of layers": ({"layer_types": "full_attention"}, "expected a list of names"),
+    "experts in every second layer": (
+        {"num_experts": 8, "num_experts_per_tok": 2, "decoder_sparse_step": 2},
+        "decoder_sparse_step is 2: not every layer has experts",
+    ),
+    "a layer without experts": (
+        {"num_experts": 8, "num_experts_per_tok": 2, "mlp_only_layers": [0]},
+        "mlp_only_layers is [0]: not every layer has experts",
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "piece"), WORDS_FOR_TRUTH.values(), ids=WORDS_FOR_TRUTH)
+def test_keys_of_a_config_are_not_guessed_at(tmp_path, config, piece):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**CONFIG, **config}))
+    with pytest.raises(FileError) as error:
+        model_from(path)
+    assert piece in str(error.value)
+
+
+def test_operations_without_a_peak_of_their_own_are_not_said_to_be_counted(folder):
+    model = model_from(folder() / "config.json", stored_as="mxfp4")
+    found = forecast(
+        model, [Device(256 * GB, None, {"mxfp4": 1e9})], contexts=(0, 500), prompt=1000, output=2
+    )
+    # At no context there is no attention, which alone lacks a peak.
+    assert found.roofs[0].compute_seconds is not None
+    assert found.roofs[1].compute_seconds is None
+    assert found.answer.prefill_compute_seconds is None
+    assert found.answer.prefill_binds == "weights"
+    printed = markdown(found)
+    assert "operations are not looked at" in printed
+    assert "prefill has no ceiling but the bytes of its weights" in printed
+
+
+def test_long_times_and_many_operations_are_printed_in_full_digits(models):
+    out = run(
+        *(models["qwen3-8b"], "--bandwidth", 256, "--peak", 10, "--prompt", 10**7, "--output", 1000),
+    ).output
+    # Attention: 36 layers x 2 x 32 heads x 256 x (10^14 + 10^7) / 2; weights: 2 x 6.95e9 x 10^7.
+    work = 36 * 2 * 32 * 256 * (10**14 + 10**7) / 2 + 2 * 6.946e9 * 10**7
+    assert f"{work / 1e18:.2f} Eop" in out
+    assert f"{work / 10e12:,.0f}"[:5] in out
+    assert "e+0" not in out
+    assert rate(999.7) == "1,000"

@@ -502,6 +502,13 @@ REFUSED = {
     ),
     "an element format for a block": (lambda: draw.named("block", format="E2M1"), ValueError, "MXFP4"),
     "another kind of file": (lambda: draw.render(draw.number_line(), "gif"), ValueError, "svg, png, pdf"),
+    "values beyond any picture": (lambda: draw.block([1e308, 1.0]), ValueError, "magnitudes of 1e\\+300"),
+    "rules on values beyond any picture": (
+        lambda: draw.scale_rules([-1e308]),
+        ValueError,
+        "magnitudes of 1e\\+300",
+    ),
+    "a folder for a file": (lambda: draw.save(draw.number_line(), "."), ValueError, "got '.'"),
     "another ending": (lambda: draw.save(draw.number_line(), "x.jpg"), ValueError, "got 'x.jpg'"),
 }
 
@@ -742,6 +749,7 @@ WRONG = {
     ("block", "--out", "x.gif"): "got 'x.gif'",
     ("block", "--out", "/nowhere/x.svg"): "cannot write /nowhere/x.svg",
     ("errors", "--data", "/nowhere.npz"): "/nowhere.npz: No such file",
+    ("--all", __file__): "is a file",
     ("block", "--all", "x"): "--all draws the pictures of the docs",
 }
 

@@ -12,9 +12,12 @@ from rich.console import Console
 
 from .app import cli
 
+LEAST, MOST = 1e-6, 1e12
+"""Of GB/s and of 10^12 operations a second: all else is a mistake."""
+
 
 class Number(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A positive finite number, optionally behind `FORMAT=`."""
+    """A positive number that a device could have, optionally behind `FORMAT=`."""
 
     name = "number"
 
@@ -25,13 +28,13 @@ class Number(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         """Text -> (format or None, number) if formats can be named, else the number."""
         label, sign, digits = str(value).rpartition("=") if self.named else ("", "", str(value))
         try:
-            number = float(digits) * self.unit
+            number = float(digits)
         except ValueError:
             number = math.nan
-        if not (math.isfinite(number) and number > 0) or (sign and not label):
+        if not LEAST <= number <= MOST or (sign and not label):
             form = "a positive number, or FORMAT=number" if self.named else "a positive number"
-            self.fail(f"{value!r} is not {form}", param, ctx)
-        return (label or None, number) if self.named else number
+            self.fail(f"{value!r:.60} is not {form}, of {LEAST:g} … {MOST:g}", param, ctx)
+        return (label or None, number * self.unit) if self.named else number * self.unit
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -52,7 +55,10 @@ class Numbers(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             found = ()
         if not found or any(not self.least <= v <= 10**9 for v in found):
             self.fail(
-                f"{value!r} is not a whole number from {self.least} on, or several with commas", param, ctx
+                f"{value!r:.60} is not a whole number from {self.least} on, up to 10^9, or several with "
+                "commas",
+                param,
+                ctx,
             )
         return found
 

@@ -41,7 +41,7 @@ FORMATS = [*BLOCK_FORMATS, *ELEMENT_FORMATS, *SCALE_FORMATS]
     "--all",
     "folder",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, file_okay=False),
     help="All pictures of the docs, into DIR.",
 )
 @click.pass_context

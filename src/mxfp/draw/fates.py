@@ -17,6 +17,8 @@ from .style import number, power
 
 Fate = Literal["", "saturated", "to zero", "tie", "not finite"]
 FATES: Final[tuple[Fate, ...]] = ("", "tie", "to zero", "saturated", "not finite")
+FARTHEST: Final = 1e300
+"""No picture reaches farther: its axes have margins, which float64 must hold too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,9 @@ def block_of(
     rng: np.random.Generator | None = None,
     tensor_scale: float | None = None,
 ) -> Block:
-    """Reals (n,), n from 1 to the block -> the Block. Raises ValueError for more than a block.
+    """Reals (n,), n from 1 to the block -> the Block.
+
+    Raises ValueError for more than a block, and for values too large for a picture.
 
     >>> import mxfp
     >>> made = block_of([0.1, -2.3, 7.0, 2.5, 1.0], mxfp.MXFP4)
@@ -80,6 +84,8 @@ def block_of(
     if q.ndim != 1 or not 1 <= q.shape[0] <= fmt.block:
         raise ValueError(f"one block of {fmt.name} is 1 … {fmt.block} values in a row, got shape {q.shape}")
     before = to_float64(real_array(values))
+    if np.abs(before[np.isfinite(before)]).max(initial=0.0) > FARTHEST:
+        raise ValueError(f"a picture reaches to magnitudes of {FARTHEST:g}, and values go beyond")
     after = dequantize(q, dtype=np.float64, engine="reference")
     factor = float(scale_factors(q.scales, fmt.scale, q.tensor_scale)[0])
     return Block(before, after, q.codes, fates(before, after, factor, fmt.element), factor, q)

@@ -201,7 +201,7 @@ def save(figure: Figure, path: str | Path) -> None:
     path = Path(path)
     kind = path.suffix.lower().lstrip(".")
     if kind not in KINDS:
-        raise ValueError(f"a figure is written to .svg, .png or .pdf, got {path.name!r}")
+        raise ValueError(f"a figure is written to .svg, .png or .pdf, got {str(path)!r}")
     made = render(figure, kind)
     try:
         write_whole(path, lambda file: file.write(made))

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from ...files.types import block_size
 from .model import Model
 from .traffic import Traffic, kv_profile, state_moved, traffic, weights_read
 
@@ -24,7 +25,8 @@ class Device:
     """A device by its roofs: `bandwidth` in bytes a second, `peak` in operations a second, None if not given.
 
     `native` has the peaks of formats in which it multiplies both sides as they are, such as
-    `{"MXFP4": 4e14}`. All others are unpacked first, and run at `peak`, as attention does.
+    `{"MXFP4": 4e14}`; ValueError for a name of none. All others are unpacked first, and run at `peak`, as
+    attention does.
     """
 
     bandwidth: float
@@ -35,6 +37,8 @@ class Device:
         for name, value in (("bandwidth", self.bandwidth), ("peak", self.peak), *self.native.items()):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} {value}: expected a positive finite number")
+        for name in self.native:
+            block_size(name)
         object.__setattr__(self, "native", {k.upper(): v for k, v in self.native.items()})
 
     def seconds(self, weights: Mapping[str, float], attention: float = 0.0) -> float | None:
@@ -93,13 +97,15 @@ class Answer:
     """The least time from a prompt to its whole answer, on the device alone.
 
     Prefill makes the first token, `output` - 1 steps of decode the rest, each with a longer cache than the
-    one before. Without a peak there is no ceiling of prefill but the bytes of its weights.
+    one before. Without a peak for all of its operations `prefill_compute_seconds` is None, and there is no
+    ceiling of prefill but the bytes of its weights.
     """
 
     prompt: int
     output: int
     prefill_seconds: float
     prefill_operations: float
+    prefill_compute_seconds: float | None
     prefill_binds: Binding
     decode_seconds: float
     decode_bytes: float
@@ -137,14 +143,15 @@ def answer(model: Model, device: Device, prompt: int, output: int, *, kv_type: s
     attention = sum(layer.operations * _sum_seen(1, prompt, layer.window) for layer in model.layers)
     operations = 2 * sum(weights.values()) + attention
     memory = weights_read(model, batch=prompt) / device.bandwidth
-    compute = device.seconds(weights, attention) or 0.0
+    compute = device.seconds(weights, attention)
     decode_bytes, decode_seconds = _decode(model, device, prompt, output - 1, kv_type)
     return Answer(
         prompt,
         output,
-        max(memory, compute),
+        max(memory, compute or 0.0),
         operations,
-        "compute" if compute > memory else "weights",
+        compute,
+        "compute" if compute is not None and compute > memory else "weights",
         decode_seconds,
         decode_bytes,
     )

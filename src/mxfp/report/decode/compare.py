@@ -14,6 +14,8 @@ from .ceiling import Ceiling, Device, ceiling
 from .model import Model
 
 MOST_CONTEXT: Final = 10**9
+LEAST_RATE: Final = 1e-9
+MOST_RATE: Final = 1e12
 LEAST_SPREAD: Final = 0.02
 """Contexts whose bytes differ by less than this part cannot tell a slope from noise."""
 
@@ -27,8 +29,11 @@ class Measured:
     format: str | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.tokens_per_second) and self.tokens_per_second > 0):
-            raise ValueError(f"{self.tokens_per_second} tokens a second: expected a positive finite number")
+        if not LEAST_RATE <= self.tokens_per_second <= MOST_RATE:
+            raise ValueError(
+                f"{self.tokens_per_second} tokens a second: expected a positive finite number, "
+                f"{LEAST_RATE:g} … {MOST_RATE:g}"
+            )
         if not 0 <= self.context <= MOST_CONTEXT:
             raise ValueError(f"a context of {self.context} tokens: expected 0 … {MOST_CONTEXT}")
 

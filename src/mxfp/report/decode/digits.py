@@ -12,18 +12,17 @@ def gb(n: float) -> str:
 
 
 def rate(x: float) -> str:
-    """Tokens a second, to three digits."""
-    return f"{x:.3g}" if x < 1000 else f"{x:,.0f}"
+    """Tokens a second, or seconds, to three digits; all digits before the point.
+
+    >>> rate(52.57), rate(999.9), rate(1133.4)
+    ('52.6', '1,000', '1,133')
+    """
+    return f"{x:.3g}" if x < 999.5 else f"{x:,.0f}"
 
 
 def si(x: float) -> str:
     """A number of operations with its prefix."""
-    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if x >= size:
-            return f"{x / size:.4g} {prefix}"
+    for power, prefix in ((21, "Z"), (18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if x >= 10**power:
+            return f"{x / 10**power:.4g} {prefix}"
     return f"{x:.4g} "
-
-
-def seconds(x: float) -> str:
-    """Seconds, to three digits."""
-    return f"{x:.3g}"

@@ -44,10 +44,10 @@ def model_from_config(
     merged = {**config, **inner} if isinstance(inner, dict) else dict(config)
     keys = Keys(merged, str(path))
     kind = str(merged.get("model_type") or "")
-    if merged.get("is_encoder_decoder") or (
-        signs := [k for k in merged if k.startswith(_STATEFUL) and merged[k]]
-    ):
-        what = "an encoder beside the decoder" if merged.get("is_encoder_decoder") else f"{signs[0]}"
+    encoder = keys.truth("is_encoder_decoder")
+    signs = [k for k in merged if k.startswith(_STATEFUL) and merged[k]]
+    if encoder or signs:
+        what = "an encoder beside the decoder" if encoder else f"{signs[0]}"
         raise FileError(f"{path}: has {what}, which is not modelled from a config; use its GGUF file")
     layers, notes = config_layers(kind, keys, window_period)
     experts = next((keys.integer(k) for k in _EXPERTS if k in keys), 0)

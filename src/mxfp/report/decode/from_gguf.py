@@ -119,6 +119,10 @@ def _layers(
         notes.append("latent attention in a file of the older kind, which llama.cpp expands to all heads")
     layers = []
     for n in range(count):
+        if kv_heads[n] > heads[n]:
+            raise FileError(
+                f"{keys.where}: layer {n} has {kv_heads[n]} KV heads, expected at most its {heads[n]} heads"
+            )
         key, value = sizes[windows[n] is not None]
         if attends[n] and kv_heads[n]:
             layers.append(

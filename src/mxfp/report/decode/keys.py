@@ -41,7 +41,16 @@ class Keys:
             if default is None:
                 raise FileError(f"{self.where}: {self.prefix}{key} is missing")
             return default
+        if isinstance(found, bool):
+            raise self._wrong(key, found, f"a whole number {least} … {most}")
         return self._checked(key, found, least, most)
+
+    def truth(self, key: str) -> bool:
+        """True or false; false if it is not there."""
+        found = self.get(key)
+        if found is not None and not isinstance(found, bool):
+            raise self._wrong(key, found, "true or false")
+        return bool(found)
 
     def per_layer(self, key: str, layers: int, default: int | None = None) -> tuple[int, ...]:
         """A number for each layer: from an array, or one for all."""
@@ -60,7 +69,8 @@ class Keys:
 
     def _checked(self, key: str, found: Any, least: int, most: int) -> int:
         if not isinstance(found, int) or not least <= found <= most:
-            raise FileError(
-                f"{self.where}: {self.prefix}{key} is {found!r:.60}, expected a whole number {least} … {most}"
-            )
+            raise self._wrong(key, found, f"a whole number {least} … {most}")
         return int(found)
+
+    def _wrong(self, key: str, found: Any, expected: str) -> FileError:
+        return FileError(f"{self.where}: {self.prefix}{key} is {found!r:.60}, expected {expected}")

@@ -51,7 +51,7 @@ def hf_role(name: str) -> Role:
 def block_of(name: str, kind: str) -> int | None:
     """The layer that a tensor belongs to, or None."""
     found = _BLOCK[kind].search(name)
-    return int(found[1]) if found and len(found[1]) < 9 else None
+    return int(found[1][:9]) if found else None
 
 
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:

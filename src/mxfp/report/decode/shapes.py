@@ -57,11 +57,12 @@ def standard_weights(
     size = keys.integer("head_dim", width // heads, least=1)
     kv = keys.integer("num_key_value_heads", heads, least=1) * size
     vocabulary = keys.integer("vocab_size", least=1)
-    tied = bool(keys.get("tie_word_embeddings"))
+    tied = keys.truth("tie_word_embeddings")
     add("embed_tokens.weight", "embedding", vocabulary, width)
     if not tied:
         add("lm_head.weight", "head", vocabulary, width)
     first = keys.integer("first_k_dense_replace", 0) if experts else layers
+    _check_every_layer(keys, experts)
     for n in range(layers):
         for name, rows, columns in (
             ("q_proj", heads * size, width),
@@ -79,10 +80,20 @@ def standard_weights(
         if shared:
             _gated(add, f"layers.{n}.mlp.shared_expert", "dense", shared, width, ())
     note = (
-        f"no headers of tensors: the matrices of a usual decoder of these shapes, all in {kind}; norms, "
-        "biases and routers are left out"
+        f"no headers of tensors: the matrices of a usual decoder of these shapes, all in {kind}, with three "
+        "of the feed-forward (gate, up, down); norms, biases and routers are left out"
     )
     return tuple(made), [note]
+
+
+def _check_every_layer(keys: Keys, experts: int) -> None:
+    """FileError where a config has experts in some of its layers only, by a rule that is not known here."""
+    for key, plain in (("decoder_sparse_step", 1), ("interleave_moe_layer_step", 1), ("mlp_only_layers", [])):
+        if experts and key in keys and keys.get(key) != plain:
+            raise FileError(
+                f"{keys.where}: {key} is {keys.get(key)!r:.60}: not every layer has experts; "
+                "give the headers of its tensors"
+            )
 
 
 def _gated(add: object, name: str, role: Role, inner: int, width: int, outer: tuple[int, ...]) -> None:

@@ -40,9 +40,11 @@ def model_from(
         return model_from_config(config, path, stored_as=stored_as, window_period=window_period)
     headers = read_headers(path)
     if headers[0].format == "gguf":
-        if given:
-            raise FileError(f"{path}: a GGUF file has its shapes; none can be given beside it")
+        if given or stored_as:
+            raise FileError(f"{path}: a GGUF file has its shapes and types; none can be given beside it")
         return model_from_gguf(headers, window_period=window_period)
+    if stored_as:
+        raise FileError(f"{path}: its header has the types of its tensors; none can be given beside it")
     beside = (path if path.is_dir() else path.parent) / CONFIG
     if not beside.exists():
         raise FileError(f"{beside}: not there; safetensors need it for heads and layers")

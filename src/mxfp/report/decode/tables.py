@@ -10,7 +10,7 @@ from typing import Final
 from ..render import page
 from ..tables import Table
 from .comparison_tables import comparisons
-from .digits import gb, rate, seconds, si
+from .digits import gb, rate, si
 from .forecast import Forecast
 from .traffic import cached_bytes
 
@@ -106,14 +106,13 @@ def _roofs(found: Forecast) -> Table:
     if each:
         columns = (*columns[:5], "each sequence", columns[5])
     made = "one token" if not each else f"one token of each of {found.batch} sequences"
-    known = (
-        "" if found.roofs[0].compute_seconds is not None else "; without --peak, operations are not looked at"
-    )
+    known = all(r.compute_seconds is not None for r in found.roofs)
+    looked = "" if known else "; without a --peak for all of them, operations are not looked at"
     return Table(
         "Ceiling of decode",
         columns,
         tuple(rows),
-        f"bandwidth over the bytes of {made}: weights, and the cache of the tokens so far{known}",
+        f"bandwidth over the bytes of {made}: weights, and the cache of the tokens so far{looked}",
     )
 
 
@@ -126,7 +125,7 @@ def _answer(found: Forecast) -> list[Table]:
             "prefill",
             f"{a.prompt:,}",
             f"{si(a.prefill_operations)}op",
-            seconds(a.prefill_seconds),
+            rate(a.prefill_seconds),
             rate(a.prefill_rate),
             a.prefill_binds,
         ),
@@ -134,15 +133,16 @@ def _answer(found: Forecast) -> list[Table]:
             "decode",
             f"{a.output - 1:,}",
             f"{gb(a.decode_bytes)} GB",
-            seconds(a.decode_seconds),
+            rate(a.decode_seconds),
             "-" if a.decode_rate is None else rate(a.decode_rate),
             "",
         ),
-        ("together", f"{a.prompt + a.output:,}", "", seconds(a.seconds), "", ""),
+        ("together", f"{a.prompt + a.output:,}", "", rate(a.seconds), "", ""),
     ]
     peak = (
-        "without --peak, prefill has no ceiling but the bytes of its weights, far too fast; "
-        if found.roofs[0].compute_seconds is None
+        "without a --peak for all of its operations, prefill has no ceiling but the bytes of its weights, "
+        "far too fast; "
+        if a.prefill_compute_seconds is None
         else "prefill: 2 operations for each active weight and token, the head once, and attention; "
     )
     return [

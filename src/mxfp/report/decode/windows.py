@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ...files import FileError
 from .keys import Keys
@@ -105,14 +105,14 @@ def config_windows(
 ) -> tuple[tuple[int | None, ...], str]:
     """The same from a config.json, which may name the kind of each layer (`layer_types`)."""
     window = keys.integer("sliding_window", 0)
-    if keys.get("use_sliding_window") is False and period is None:
+    if "use_sliding_window" in keys and not keys.truth("use_sliding_window") and period is None:
         window = 0
     types = keys.get("layer_types")
     if period is not None:
         if not window:
             raise FileError(f"{keys.where}: a pattern of windows was given, and sliding_window is missing")
         return _by(Pattern(period), window, layers, "as given")
-    if isinstance(types, list) and types:
+    if types:
         return _typed(types, window, keys, layers)
     if not window:
         return (None,) * layers, ""
@@ -133,12 +133,14 @@ def config_windows(
     )
 
 
-def _typed(types: list[str], window: int, keys: Keys, layers: int) -> tuple[tuple[int | None, ...], str]:
+def _typed(types: Any, window: int, keys: Keys, layers: int) -> tuple[tuple[int | None, ...], str]:
     sizes = {
         "full_attention": None,
         "sliding_attention": window,
         "chunked_attention": keys.integer("attention_chunk_size", 0),
     }
+    if not isinstance(types, list) or not all(isinstance(name, str) for name in types):
+        raise FileError(f"{keys.where}: layer_types is {types!r:.60}, expected a list of names")
     if len(types) < layers:
         raise FileError(f"{keys.where}: layer_types has {len(types)} entries, expected {layers}")
     found = []

@@ -3,20 +3,27 @@
 
 import io
 import json
+import signal
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import mxfp
+import mxfp.verify.check.verdict as verdicts
+from mxfp import cli
 from mxfp.names import accumulator
 from mxfp.verify.check import AnswerReader, Policy, check
+from mxfp.verify.check.failure import ulps
 from mxfp.verify.layout import line_fields
 from mxfp.verify.unit import Unit, expected
 from mxfp.verify.vectors import Suite
+from mxfp.verify.vectors.groups import SIZE
 
 DOT = Suite(Unit("dot"), groups=("walking-lanes", "nan-scales", "scale-corners"))
 SUM = Suite(Unit("sum"), groups=("walking-lanes", "sum-extremes"))
@@ -382,11 +389,21 @@ def test_lines_of_another_form_are_reported(right):
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ('{"index": 0, "result": 12}', "result is a text of hex digits"),
+        ('{"index": 0, "result": 12}', "'result' is a text of hex digits"),
         ('{"index": 0, "result": "3f800000"', "is no JSON"),
         ('{"index": "a", "result": "3f800000"}', "is no number of a case"),
         ('{"result": "3f800000", "carry": "0"}', "no stage 'carry'"),
         ("result=3f800000 result=3f800000", "gives result twice"),
+        ('{"result": "deadbeef", "result": "3f800000"}', "gives result twice"),
+        ('{"index": 0, "case": 1, "result": "3f800000"}', "gives the number of its case twice"),
+        ("0 index=1 result=3f800000", "gives the number of its case twice"),
+        ("index=0 case=1 result=3f800000", "gives the number of its case twice"),
+        ("index=0 index=0 result=3f800000", "gives the number of its case twice"),
+        ('{"result": ""}', "result '' is empty"),
+        ('{"index": ' + "9" * 5000 + ', "result": "3f800000"}', "is no JSON"),
+        ("9" * 5000 + " 3f800000", "is no number of a case"),
+        ('{"\\ud800": 5}', "'\\ud800' is a text of hex digits"),
+        ('{"a\\nb": 5}', "'a\\nb' is a text of hex digits"),
         ("sum=0001", "gives no result"),
     ],
 )
@@ -394,9 +411,94 @@ def test_records_that_are_no_answers_are_reported(line, why):
     assert why in str(unusable([line] * DOT.cases))
 
 
+@pytest.mark.parametrize("more", ["result=00000000 ", "index=5 ", "5 "])
+def test_what_is_given_twice_is_seen_among_thousands_of_lines_that_look_alike(more):
+    suite = Suite(Unit("dot"), groups=("pairs", "walking-lanes"))
+    rows = [f"index={n} result={line}" for n, line in enumerate(lines_due(suite))]
+    assert check(suite, rows)
+    verdict = unusable([*rows[:SIZE], *(more + row for row in rows[SIZE:])], suite)
+    assert verdict.total.right == SIZE
+    assert verdict.counts == {"malformed": suite.cases - SIZE}
+
+
 def test_lines_alone_not_one_text_are_answers():
     with pytest.raises(TypeError, match="got one text"):
         check(DOT, "3f800000")
+
+
+def test_integers_are_no_lines(right):
+    with pytest.raises(TypeError, match="is a line of text or bytes, got 0"):
+        check(DOT, [int(line, 16) % 1000 for line in right])
+
+
+def test_a_byte_order_mark_of_utf_8_is_no_matter(right):
+    assert check(DOT, io.BytesIO(b"\xef\xbb\xbf" + "\r\n".join(right).encode()))
+    assert unusable(io.BytesIO("\n".join([right[0], "\ufeff" + right[1]]).encode())).counts == {"junk": 1}
+
+
+def test_what_is_no_text_is_not_said_to_be_empty():
+    found = unusable(io.BytesIO("3f800000\n".encode("utf-16"))).unusable
+    assert found == ["the answers are not text, or not all of them"]
+
+
+def test_binary_behind_thousands_of_answers_is_reported():
+    lines = ("\n".join(lines_due(SUM)) + "\n").encode()
+    verdict = unusable(io.BytesIO(lines + b"3" * (1 << 21)), SUM)
+    assert verdict.total.right == SUM.cases
+    assert "bytes: this is no text" in str(verdict)
+    half = lines[: len(lines) // 2]
+    cut = unusable(io.BytesIO(half[: half.rindex(b"\n") + 1] + b"3" * (1 << 21)), SUM)
+    assert cut.total.missing == SUM.cases - cut.total.right > 100
+
+
+class Flood:
+    """A stream that never ends."""
+
+    def __init__(self, head, line):
+        self.left, self.piece, self.given = head, line * 1000, 0
+
+    def read(self, size):
+        found, self.left = self.left or self.piece, b""
+        self.given += len(found)
+        assert self.given < 1 << 26, "read on and on"
+        return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"3f800000\n",
+        b"hello world\n",
+        b"5 3f800000\n",
+        b"99999 3f800000\n",
+        b"5 3f8\n",
+        b"result=3f800000 result=3f800000\n",
+    ],
+)
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_simulator_that_never_stops_is_not_read_for_ever(right, line, answered):
+    numbered = line[:1].isdigit() and b" " in line
+    rows = [f"{n} {text}\n" if numbered else f"{text}\n" for n, text in enumerate(right)]
+    verdict = unusable(Flood("".join(rows).encode() * answered, line))
+    assert verdict.counts["flood"] == 1
+    assert sum(verdict.counts.values()) > 100_000
+    assert "more than 100,000 lines" in str(verdict)
+    assert (verdict.total.right == DOT.cases) is answered
+
+
+def test_a_record_of_brackets_alone_is_no_answer():
+    assert "too many brackets" in str(unusable(['{"a":' * 100_000]))
+
+
+def test_numbered_answers_that_run_ahead_are_held_in_bounded_memory():
+    unit = Unit("dot", lanes=4096)
+    digits = sum(f.count * f.bits // 4 for f in line_fields(unit, stages=True) if not f.given)
+    reader = AnswerReader((f"{n} 3f800000" for n in range(1, 1 << 20)), unit)
+    reader.take(1)
+    assert reader.line * digits < 1 << 28
+    assert reader.line > 1000
+    backwards = AnswerReader((f"{n} 3f800000" for n in range(65536, -1, -1)), Unit("dot"))
+    assert backwards.take(65537).state.sum() == 0
 
 
 # --- policies
@@ -430,6 +532,24 @@ def test_no_tolerance_makes_infinity_a_number():
 def test_a_policy_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match="no policy 'close'; there are bits, nan-any"):
         check(DOT, [], policy="close")
+
+
+def test_ulps_of_float64_do_not_wrap():
+    policy = Policy.named(f"ulps:{1 << 62}")
+    unit = Unit("dot", accumulator=accumulator("sequential:float64"))
+    largest = np.array([0x7FEFFFFFFFFFFFFF], np.uint64)
+    negative = largest | np.uint64(1 << 63)
+    assert not policy.same(unit, largest, negative).any()
+    assert ulps(unit, largest, negative)[0].tolist() == [2 * 0x7FEFFFFFFFFFFFFF]
+    assert policy.same(unit, largest, np.array([1 << 62], np.uint64)).all()
+
+
+@pytest.mark.parametrize(
+    "text", ["ulps:²", "ulps:-1", "ulps:", "ulps:1.5", "ulps", "bits+close", "nan-any:1", ""]
+)
+def test_policies_that_are_none_are_named(text):
+    with pytest.raises(ValueError, match=r"no policy .*; there are bits"):
+        Policy.named(text)
 
 
 # --- long streams
@@ -503,6 +623,44 @@ def test_json_and_junit_hold_the_verdict(right, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["verdict.json", "verdict.xml"]
 
 
+ODD = (
+    "a\"b<c>&'",
+    "nul\0",
+    "\ud800x",
+    "tab\tnl\nend",
+    "\x1b[31m",
+    "naïve 😀",
+    "]]>",
+    "answers",
+    "\uffff",
+    " ",
+)
+
+
+class Oddly:
+    """Vectors whose groups have names that XML cannot hold."""
+
+    unit, seed, level = Unit("dot"), 1, "\0<"
+
+    def batches(self):
+        batch = next(Suite(self.unit, groups=("walking-lanes",)).batches(size=64))
+        yield replace(batch, group=np.arange(len(batch)) % len(ODD), groups=ODD)
+
+
+def test_reports_are_whole_whatever_groups_are_called(tmp_path):
+    verdict = check(Oddly(), ["00000001"] * 64)
+    verdict.write_junit(tmp_path / "a.xml")
+    root = ElementTree.parse(tmp_path / "a.xml").getroot()
+    names = [case.get("name") for case in root.iter("testcase")]
+    assert names[0] == ODD[0]
+    assert names[1:5] == ["nul?", "?x", ODD[3], "?[31m"]
+    assert names[5:] == ["naïve 😀", "]]>", "answers", "?", " ", "answers"]
+    assert len(list(root.iter("failure"))) == len(ODD)
+    assert [p.get("value") for p in root.iter("property")] == ["bits", "?<", "1"]
+    verdict.write_json(tmp_path / "a.json")
+    assert list(json.loads((tmp_path / "a.json").read_text())["groups"]) == list(ODD)
+
+
 def test_junit_has_an_error_for_answers_that_cannot_be_used(right):
     root = ElementTree.fromstring(check(DOT, [*right[:9], "\x1b[31m"], explain=False).junit())
     assert root.get("errors") == "1"
@@ -552,6 +710,8 @@ def test_a_pipe_needs_no_files():
         (("dot", "--results", "nowhere.txt"), "did the simulator run?"),
         (("nowhere.json",), "there is no nowhere.json"),
         (("dot", "--policy", "close"), "no policy 'close'"),
+        (("dot", "--policy", "ulps:²"), "no policy 'ulps:²'"),
+        ((".",), "Is a directory"),
     ],
 )
 def test_a_wrong_call_is_one_line_and_status_2(words, why):
@@ -559,6 +719,72 @@ def test_a_wrong_call_is_one_line_and_status_2(words, why):
     assert done.returncode == 2
     assert why in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_closed_standard_input_is_one_line_and_status_2(files):
+    call = f"{sys.executable} -m mxfp check {files / 'dot.json'} <&-"
+    done = subprocess.run(["sh", "-c", call], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "standard input is closed; give --results" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--junit", "--json"])
+def test_a_report_that_cannot_be_written_is_said_before_the_answers_are_read(files, tmp_path, option):
+    (tmp_path / "file").write_text("x")
+    for path, why in (("nowhere/a", "there is no folder"), ("file/a", "there is no folder")):
+        asked = ("check", str(files / "dot.json"), option, str(tmp_path / path))
+        done = mxfp_command(*asked, "--results", str(files / "right.txt"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert why in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file"]
+
+
+def test_a_report_that_fails_at_the_end_leaves_the_verdict_and_the_old_report(files, tmp_path, monkeypatch):
+    def full(path, write):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(verdicts, "write_whole", full)
+    (tmp_path / "a.xml").write_text("old")
+    asked = ["check", str(files / "dot.json"), "--results", str(files / "right.txt")]
+    done = CliRunner().invoke(cli.cli, [*asked, "--junit", str(tmp_path / "a.xml")])
+    assert done.exit_code == 2
+    assert done.stdout.startswith("PASS: 1920 of 1920")
+    assert "No space left on device" in done.stderr
+    assert (tmp_path / "a.xml").read_text() == "old"
+
+
+def test_an_interrupted_check_is_one_line_and_writes_nothing(files, tmp_path):
+    call = [
+        sys.executable,
+        "-m",
+        "mxfp",
+        "check",
+        str(files / "dot.json"),
+        "--junit",
+        str(tmp_path / "a.xml"),
+    ]
+    run = subprocess.Popen(
+        call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    run.stdin.write("00000000\n" * 100_000)  # more than a pipe holds: it reads
+    run.send_signal(signal.SIGINT)
+    said, errors = run.communicate()
+    assert run.returncode == 130
+    assert said == ""
+    assert errors.strip() == "mxfp: interrupted"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_is_no_traceback_and_no_pass(files):
+    check_it = (
+        f"{sys.executable} -m mxfp check {files / 'dot.json'} --results {files / 'wrong.txt'} --show 99"
+    )
+    for reader in ("true", "head -n 1", "exec <&-"):
+        call = f"({check_it}; echo status $? >&2) | ({reader})"
+        done = subprocess.run(["sh", "-c", call], capture_output=True, text=True, check=False)
+        assert "Traceback" not in done.stderr
+        assert done.stderr.splitlines()[-1] in ("status 1", "status 141")
 
 
 def test_a_sidecar_takes_no_options_of_vectors(files):

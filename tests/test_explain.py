@@ -51,6 +51,10 @@ UNITS = [
     Unit("dot", blocks=2, accumulator=accumulator("fixed:40:-20:wrap")),
     Unit("running", mxfp.MXFP8_E4M3, mxfp.MXFP4, accumulator=accumulator("sequential:float16:4")),
     Unit("dot", lanes=6),
+    Unit("dot", lanes=1, blocks=2),
+    Unit("running", lanes=16, blocks=2, accumulator=accumulator("hopper-fp8")),
+    Unit("dot", mxfp.MXINT8, lanes=8, accumulator=accumulator("fused:3:1:8:-20:products:4")),
+    Unit("running", mxfp.NVFP4, blocks=2, accumulator=accumulator("exact:bfloat16")),
 ]
 
 
@@ -127,14 +131,26 @@ def test_the_levels_of_the_datapath_are_those_of_the_tree():
 def test_every_behaviour_has_a_name_of_its_own_and_runs(unit):
     known = behaviours(unit)
     assert len({behaviour.name for behaviour in known}) == len(known)
-    suite = Suite(unit, groups=("random-near-unit", "random-specials"))
-    batch = next(suite.batches(size=24)).cut(slice(0, 24))
-    for behaviour in known:
-        flow = Flow.of(batch)
-        flow.previous = flow.following = batch
-        found = behaviour.apply(Datapath.of(unit)).run(flow)
-        assert len(found["sum"]) == 24
-        assert behaviour.about
+    for group in ("random-near-unit", "random-uniform") if unit.scaled else ("random-near-unit",):
+        suite = Suite(unit, groups=(group, "random-specials"))
+        batch = next(suite.batches(size=24)).cut(slice(0, 24))
+        for behaviour in known:
+            flow = Flow.of(batch)
+            flow.previous = flow.following = batch
+            found = behaviour.apply(Datapath.of(unit)).run(flow)  # without a warning, too
+            assert len(found["sum"]) == 24
+            assert behaviour.about
+
+
+def test_an_exponent_that_is_wrong_moves_what_products_are_aligned_by():
+    unit = Unit("dot", lanes=4, blocks=8, accumulator=accumulator("hopper-fp8"))
+    batch = next(Suite(unit, groups=("random-near-unit",)).batches(size=256))
+    right = Datapath.of(unit).run(Flow.of(batch))["result"]
+    twice = named(unit, "exponent+1").run(Flow.of(batch))["result"]
+    exact = right.astype(np.uint32).view(np.float32) * np.float32(2)
+    assert np.array_equal(
+        twice.astype(np.uint32).view(np.float32), exact
+    )  # all of them, so nothing else moves
 
 
 # --- the adder against exact fractions

@@ -235,9 +235,63 @@ def test_coverage_of_a_running_unit_counts_each_case_once():
         assert np.array_equal(cover.counts[family], whole.counts[family]), family
 
 
+@pytest.mark.parametrize("given", [-1, 1 << 40, 0xC20A0000 - (1 << 32)])
+def test_coverage_takes_whatever_bits_a_result_has(given):
+    for unit, pushed in ((DOT, ONE), (SUM, {})):
+        cover = Coverage(unit)
+        board = Scoreboard(unit, coverage=cover)
+        board.push([7, 1], [15, 5], **pushed)
+        board.got(given << 70 if unit is SUM and given > 0 else given)
+        board.finish()
+        assert cover.cases == 1
+
+
+def test_coverage_of_long_sequences_is_counted_as_it_goes():
+    unit = Unit("running", lanes=2)
+    cover = Coverage(unit)
+    board = Scoreboard(unit, coverage=cover)
+    for n in range(60):
+        board.push([7, 1], [1, 9], first=n == 0, **ONE)
+        board.got(0)
+        assert len(board._answered.numbers) < 1024
+    assert 60 > cover.cases > 30
+    board.finish()
+    assert cover.cases == cover.count("sum", "positive, 5 bits") == 60
+
+
+def test_a_long_sequence_is_pushed_step_by_step_and_shown_by_its_end():
+    unit = Unit("running", lanes=2, accumulator=mxfp.Sequential("float16"))
+    board = Scoreboard(unit)
+    for n in range(300):
+        board.push([7, 0], [7, 0], first=n == 0, **ONE)
+        found = board.got(int(np.float16(36.0 * (n + 1)).view(np.uint16)))
+        if found:
+            break
+    assert n > 50
+    assert f"  {n + 1 - 32} steps before these\n  step {n - 31}\n" in str(found)
+    assert str(found).count("block 0") == 32
+
+
+def test_what_is_no_value_of_a_stage_leaves_the_case_waiting():
+    board = Scoreboard(DOT)
+    board.push([0, 0], [0, 0], **ONE)
+    for stages in ({"sum": [0.0]}, {"sum": ["0"]}, {"sum": [0, 0]}, {"term": 0}, {"sum": [None]}):
+        with pytest.raises(ValueError, match=r"sum|term"):
+            board.got(0, stages=stages)
+    with pytest.raises((ValueError, TypeError)):
+        board.got(0.0)
+    assert board.waiting == 1
+    assert board.got(0) is None
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (lambda board: board.push([7.5, 1], [7, 7], **ONE), r"codes_a is 2 codes, 0 … 15, got \[7.5, 1.0\]"),
+        (lambda board: board.push([7, 1], [7.0, 7.0], **ONE), "codes_b is 2 codes"),
+        (lambda board: board.push([7, 1], [7, None], **ONE), "codes_b is 2 codes"),
+        (lambda board: board.push([7, 1], [7, 10**30], **ONE), "codes_b is 2 codes"),
+        (lambda board: board.push([7, 1], [7, -1], **ONE), "codes_b is 2 codes"),
         (lambda board: board.push([7], [7, 7], **ONE), "codes_a is 2 codes"),
         (lambda board: board.push([7, 16], [7, 7], **ONE), r"0 … 15, got \[7, 16\]"),
         (lambda board: board.push([7, 1], [7, 7]), "scales_a is 1 codes"),

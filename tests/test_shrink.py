@@ -2,9 +2,14 @@
 """A failing case becomes the smallest that still fails, in few runs of a unit, however it is run."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +17,8 @@ import pytest
 import mxfp
 from mxfp.names import accumulator
 from mxfp.verify.explain import Datapath, Flow, behaviours
-from mxfp.verify.shrink import Command, RunError, ShrinkError, shrink
+from mxfp.verify.layout import Adapter
+from mxfp.verify.shrink import Command, RunError, ShrinkError, runner, shrink
 from mxfp.verify.unit import Unit, expected
 from mxfp.verify.vectors import Suite
 from mxfp.widths import check_width
@@ -328,6 +334,84 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(case, tmp_path):
     assert not note.exists()
 
 
+@pytest.mark.parametrize("flood", ["yes 3f800000", "yes hello", "yes >&2", "yes '' >&2 & yes"])
+def test_a_command_that_writes_on_and_on_is_ended(case, flood, monkeypatch, tmp_path):
+    monkeypatch.setattr(runner, "MOST_SAID", 1 << 20)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(RunError, match=r"writes on and on, more than 1,052,672 bytes"):
+        shrink(case, Command(flood, Unit("dot")))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_command_leaves_running_is_not_waited_for(case, folder, tmp_path):
+    simulator = f"{sys.executable} {folder / 'simulator.py'} {{vectors}}"
+    for more in ("sleep 60 &", "setsid sleep 60 &"):
+        found = Command(f"{more} {simulator}; echo $! > {tmp_path / 'id'}", Unit("dot"), timeout=30)(case)
+        assert found[1].all()
+        os.kill(int((tmp_path / "id").read_text()), signal.SIGKILL)
+    hangs = f"setsid sleep 60 & echo $! > {tmp_path / 'id'}; sleep 60"
+    with pytest.raises(RunError, match=r"did not end within 0\.3 seconds"):
+        shrink(case, Command(hangs, Unit("dot"), timeout=0.3))
+    os.kill(int((tmp_path / "id").read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "made", ["mkdir {results}", "mkfifo {results}", "ln -s /nowhere {results}", ": {results}"]
+)
+def test_results_that_are_no_file_are_reported(case, made):
+    with pytest.raises(RunError, match="the command wrote no results"):
+        shrink(case, Command(f"{made} {{results}}", Unit("dot")))
+
+
+def test_what_a_command_says_is_quoted_without_its_control_characters(case):
+    with pytest.raises(RunError, match=r"it said: \\x1b\[31mno \\x00 licence$"):
+        shrink(case, Command(r"printf '\033[31mno \000 licence\n' >&2; exit 3", Unit("dot")))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"timeout": 0}, "timeout is a number of seconds above 0, got 0"),
+        ({"timeout": float("nan")}, "above 0, got nan"),
+        ({"fill": 0}, r"fill is a number of cases, 1 … 2097152 of this unit, got 0"),
+        ({"fill": 10**12}, "got 1000000000000"),
+    ],
+)
+def test_limits_that_are_none_are_refused(options, why):
+    with pytest.raises(ValueError, match=why):
+        Command("true", Unit("dot"), **options)
+
+
+def test_no_limit_of_time_is_a_limit_too(folder, case):
+    text = f"{sys.executable} {folder / 'simulator.py'} {{vectors}}"
+    assert Command(text, Unit("dot"), timeout=float("inf"))(case)[1].all()
+
+
+def test_the_include_of_a_run_has_the_lines_of_that_run(case, tmp_path):
+    text = f"cp {{include}} {tmp_path / 'x.svh'}; cp {{vectors}} {tmp_path / 'x.hex'}; cut -c1-8 {{vectors}}"
+    Command(text, Unit("dot"), adapter=Adapter(endian="little"))(case)
+    line = (tmp_path / "x.hex").read_text().strip()
+    assert len(line) == 86
+    assert f"MXFP_LINE_BITS = {4 * len(line)};" in (tmp_path / "x.svh").read_text()
+
+
+def test_results_may_be_signed_integers_of_as_many_bits(case):
+    def run(batch):
+        return expected(batch)["result"][:, 0].astype(np.uint32).view(np.int32)
+
+    negative = replace(case, codes_a=case.codes_a ^ np.uint8(8))
+    assert {bool(expected(batch)["result"][0, 0] >> np.uint64(31)) for batch in (case, negative)} == {
+        True,
+        False,
+    }
+    for batch in (case, negative):
+        with pytest.raises(ShrinkError, match="right on this case"):
+            shrink(batch, run)
+    with pytest.raises(ShrinkError, match="right on this case"):
+        shrink(case, lambda batch: run(batch).astype(np.int64))
+    assert shrink(case, lambda batch: run(batch).astype(np.int64) - (1 << 32)).nonzero == 0
+
+
 def test_x_from_a_command_is_a_failure(case):
     program = "import sys; [print('xxxxxxxx') for line in sys.stdin]"
     found = shrink(case, Command(f'{sys.executable} -c "{program}"', Unit("dot")))
@@ -359,6 +443,9 @@ def test_the_command_line_shrinks_a_case_of_a_sidecar(folder):
         (("--case", "99999999", "--run", "true"), "there are cases 0"),
         (("--case", "1", "--run", "exit 4"), "exit status 4"),
         (("--case", "1", "--run", "sleep 9", "--timeout", "0.2"), "did not end within 0.2 seconds"),
+        (("--case", "1", "--run", "true", "--timeout", "nan"), "above 0, got nan"),
+        (("--case", "1", "--run", "true", "--fill", "99999999999"), "fill is a number of cases"),
+        (("--case", "1", "--run", ""), "answered 0 of 1 cases"),
     ],
 )
 def test_a_wrong_call_is_one_line(words, why):
@@ -366,6 +453,22 @@ def test_a_wrong_call_is_one_line(words, why):
     assert done.returncode != 0
     assert why in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_run_is_one_line_and_ends_all_that_it_started(folder, tmp_path):
+    note = tmp_path / "note"
+    run = f"echo x > {tmp_path / 'started'}; sleep 3; echo x > {note}"
+    asked = ("shrink", "dot", "--group", "walking-lanes", "--case", "1", "--run", f"({run}) & wait")
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-m", "mxfp", *asked], **pipes, text=True, env=environment)
+    while not (tmp_path / "started").exists():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate()
+    assert (process.returncode, said, errors.strip()) == (130, "", "mxfp: interrupted")
+    time.sleep(3.5)
+    assert [path.name for path in tmp_path.iterdir()] == ["started"]
 
 
 def test_the_accumulators_of_tensor_cores_shrink_too():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 from click.core import ParameterSource
@@ -14,7 +14,8 @@ from click.core import ParameterSource
 from ..verify.check.comparison import SHOWN, check
 from ..verify.check.policy import EXAMPLES, Policy
 from ..verify.unit import KINDS
-from ..verify.vectors import Suite
+from ..verify.vectors import Written, read_suite
+from ..whole import writable
 from .app import cli
 from .campaign import Bar
 from .vectors import OPTIONS, suite_asked_for
@@ -42,8 +43,8 @@ def vectors_options(function: Callable[..., None]) -> Callable[..., None]:
     return click.argument("vectors", metavar="VECTORS")(function)
 
 
-def vectors_named(vectors: str, asked: dict[str, Any]) -> Suite:
-    """The suite of a sidecar, or of a kind and the options of `mxfp vectors`."""
+def vectors_named(vectors: str, asked: dict[str, Any]) -> Written:
+    """The vectors of a sidecar, or of a kind and the options of `mxfp vectors`."""
     if vectors in KINDS:
         return suite_asked_for(vectors, **asked)
     context = click.get_current_context()
@@ -59,7 +60,7 @@ def vectors_named(vectors: str, asked: dict[str, Any]) -> Suite:
             f"VECTORS is the .json of `mxfp vectors`, or one of {', '.join(KINDS)} and the same options; "
             f"there is no {vectors}"
         )
-    return Suite.from_sidecar(path)
+    return read_suite(path)
 
 
 @cli.command(name="check")
@@ -101,9 +102,9 @@ def check_command(
     """  # noqa: D301  (click reads the backspace)
     try:
         suite = vectors_named(vectors, asked)
-        if results is not None and not results.exists():
-            raise click.UsageError(f"--results: there is no {results}; did the simulator run?")
-        source = sys.stdin.buffer if results is None else results
+        source = _answers(results)
+        for path in (junit, json_path):
+            _check_report(path)
         with Bar() as progress:
             verdict = check(
                 suite,
@@ -115,11 +116,41 @@ def check_command(
                 progress=progress,
             )
     except (ValueError, OSError) as error:  # 1 would say that cases are wrong
-        click.echo(f"mxfp: {error}", err=True)
-        raise click.exceptions.Exit(2) from None
-    if junit is not None:
-        verdict.write_junit(junit)
-    if json_path is not None:
-        verdict.write_json(json_path)
+        raise _unusable(error) from None
+    failed: list[OSError] = []
+    for write, path in ((verdict.write_junit, junit), (verdict.write_json, json_path)):
+        try:
+            if path is not None:
+                write(path)
+        except OSError as error:
+            failed.append(error)
     click.echo(str(verdict))
+    if failed:
+        raise _unusable(failed[0])
     raise click.exceptions.Exit(verdict.status)
+
+
+def _answers(results: Path | None) -> Path | IO[bytes]:
+    """The file of results, or standard input."""
+    if results is None:
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed; give --results")
+        return sys.stdin.buffer
+    if not results.exists():
+        raise click.UsageError(f"--results: there is no {results}; did the simulator run?")
+    return results
+
+
+def _check_report(path: Path | None) -> None:
+    """OSError, before the work rather than after it, where a report cannot be written."""
+    if path is not None:
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise click.UsageError(f"there is no folder {folder} for the report {path}")
+        writable(folder)
+
+
+def _unusable(error: Exception) -> click.exceptions.Exit:
+    """One line about what went wrong, and the exit status of a check without a verdict."""
+    click.echo(f"mxfp: {error}", err=True)
+    return click.exceptions.Exit(2)

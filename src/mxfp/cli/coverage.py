@@ -11,17 +11,19 @@ import click
 from rich.console import Console
 
 from ..verify.check.answers import ANSWERED, AnswerReader
+from ..verify.check.problems import sentences
 from ..verify.coverage import Coverage, fill
 from ..verify.coverage.reports import as_markdown, missed_in_words
-from ..verify.layout import include, lines
-from ..verify.unit import Batch, expected
-from ..verify.vectors import Suite
+from ..verify.unit import Batch
+from ..verify.vectors import Recorded, Written, write_suite
+from ..whole import writable
 from .app import cli
 from .campaign import Bar
 from .check import vectors_named, vectors_options
 
 SHOWN = 20
 """Missed bins of a family that are printed by name."""
+ABOUT = "Cases for bins of the coverage that other vectors missed."
 
 
 @cli.command()
@@ -60,8 +62,8 @@ def coverage(
     """Count what vectors hit: classes of operands, sums, scales, roundings and results.
 
     VECTORS is the .json that was made with them, or the arguments of `mxfp vectors` again. A result that no
-    right unit gives (an illegal bin) is an error, with the number of its case. Bins that this unit cannot
-    reach are listed with the reason.
+    right unit gives (an illegal bin) is an error, with the number of its case; so is a line of --results that
+    is no answer, or one to no case. Bins that this unit cannot reach are listed with the reason.
 
     \b
     Example:
@@ -72,10 +74,12 @@ def coverage(
     if filled != (out is not None):
         raise click.UsageError("--fill and --out go together")
     suite = vectors_named(vectors, asked)
+    if out is not None:
+        writable(out)
     cover = Coverage(suite.unit)
     for path in earlier:
         cover += _read(cover, path)
-    _count(cover, suite, results, prefix)
+    usable = _count(cover, suite, results, prefix)
     if form == "json":
         click.echo(json.dumps(cover.as_dict(), indent=1))
     elif form == "markdown":
@@ -87,19 +91,19 @@ def coverage(
     wrong = cover.wrong()
     for hit in wrong:
         click.echo(f"mxfp: case {hit.case}: {hit.family}: {hit.bin.name}, but {hit.bin.why}", err=True)
-    if wrong or (strict and cover.missed()):
+    if wrong or not usable or (strict and cover.missed()):
         raise click.exceptions.Exit(1)
 
 
 def _read(cover: Coverage, path: Path) -> Coverage:
     try:
         return Coverage.from_dict(cover.unit, json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError) as error:
         raise click.ClickException(f"{path}: {error}") from None
 
 
-def _count(cover: Coverage, suite: Suite, answers: Path | None, prefix: str) -> None:
-    """Add the suite, or what of it was answered."""
+def _count(cover: Coverage, suite: Written, answers: Path | None, prefix: str) -> bool:
+    """Add the suite, or what of it was answered; whether every line was an answer to a case."""
     reader = None if answers is None else AnswerReader(answers, suite.unit, prefix=prefix)
     before, done = cover.cases, 0
     with Bar() as progress:
@@ -112,17 +116,20 @@ def _count(cover: Coverage, suite: Suite, answers: Path | None, prefix: str) -> 
             done += len(batch)
             progress("counting", done, suite.cases)
     if reader is None:
-        return
+        return True
     reader.finish()
     answered = cover.cases - before
     for problem in reader.problems:
         click.echo(f"mxfp: {answers}: {problem}", err=True)
+    for sentence in sentences(reader.counts):
+        click.echo(f"mxfp: {answers}: {sentence}", err=True)
     if not answered:
         raise click.ClickException(f"{answers} answers none of {suite.cases:,} cases")
     if answered < suite.cases:
         click.echo(
             f"mxfp: {answers} answers {answered:,} of {suite.cases:,} cases; only these count", err=True
         )
+    return not reader.counts
 
 
 def _print(cover: Coverage) -> None:
@@ -139,19 +146,17 @@ def _print(cover: Coverage) -> None:
         console.print(line, highlight=False, markup=False)
 
 
-def _fill(cover: Coverage, suite: Suite, out: Path, stem: str, seed: int) -> None:
-    """Write vectors for what was missed: lines and their include, in the layout of the suite."""
+def _fill(cover: Coverage, suite: Written, out: Path, stem: str, seed: int) -> None:
+    """Write vectors for what was missed, in the layout of the suite."""
     batch = fill(cover, seed=seed)
     if not len(batch):
         click.echo("nothing to fill: no case was found for what is missed", err=True)
         return
-    text = lines(batch, expected(batch, stages=suite.stages), suite.layout, suite.adapter)
-    out.mkdir(parents=True, exist_ok=True)
-    name = f"{stem}-fill"
-    _write(out / f"{name}.hex", text)
-    _write(out / f"{name}.svh", include(suite.unit, suite.layout, len(batch), name).encode())
+    origin = {"made_by": "mxfp coverage --fill", "vectors": stem, "fill_seed": seed}
+    filled = Recorded(batch, suite.adapter, suite.stages, ABOUT, origin)
+    paths = write_suite(filled, out, name=f"{stem}-fill")
     after = _with(cover, batch)
-    click.echo(f"{len(batch):,} cases: {name}.hex, {name}.svh in {out}", err=True)
+    click.echo(f"{len(batch):,} cases: {', '.join(path.name for path in paths)} in {out}", err=True)
     left = after.missed()
     click.echo(f"with them {after.hit} of {after.wanted} bins are hit", err=True)
     for family, missed in left[:SHOWN]:
@@ -162,10 +167,3 @@ def _with(cover: Coverage, batch: Batch) -> Coverage:
     more = Coverage(cover.unit)
     more.add(batch)
     return cover + more
-
-
-def _write(path: Path, content: bytes) -> None:
-    """A file at once: under another name until it is whole."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    part.replace(path)

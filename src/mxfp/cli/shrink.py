@@ -12,7 +12,7 @@ from ..verify.check import Policy
 from ..verify.shrink import Command, RunError, Shrunk
 from ..verify.shrink.shrinking import MOST_RUNS, ShrinkError, shrink
 from ..verify.unit import Batch
-from ..verify.vectors import Suite
+from ..verify.vectors import Written
 from .app import cli
 from .campaign import Bar
 from .check import PolicyType, vectors_named, vectors_options
@@ -76,7 +76,7 @@ def shrink_command(
     click.echo("SystemVerilog:\n" + _indented(found.systemverilog(suite.adapter)))
 
 
-def _steps(suite: Suite, number: int) -> Batch:
+def _steps(suite: Written, number: int) -> Batch:
     """A case with the steps before it in its sequence."""
     batch, place = suite.case(number)
     return batch.cut(slice(0, place + 1))
@@ -86,7 +86,7 @@ def _indented(text: str) -> str:
     return "".join(f"  {line}\n" if line else "\n" for line in text.splitlines())
 
 
-def _record(found: Shrunk, suite: Suite) -> dict[str, Any]:
+def _record(found: Shrunk, suite: Written) -> dict[str, Any]:
     return {
         "nonzero": found.nonzero,
         "steps": len(found.batch),

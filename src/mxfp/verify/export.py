@@ -40,6 +40,9 @@ def export_c(directory: str | Path, *, force: bool = False) -> list[Path]:
     paths = [folder / name for name in files]
     if folder.is_dir():
         files = {name: content for name, content in files.items() if not _holds(folder / name, content)}
+        for name in files:
+            if (folder / name).is_dir():
+                raise FileExistsError(f"{folder / name} is a folder; give another folder for the files")
         other = [str(folder / name) for name in files if (folder / name).exists()]
         if other and not force:
             raise FileExistsError(

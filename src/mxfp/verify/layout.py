@@ -9,7 +9,7 @@ multiple of four.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -138,10 +138,11 @@ def line_fields(unit: Unit, *, stages: bool = False, adapter: Adapter = PLAIN) -
     return tuple(found)
 
 
-def line_bits(layout: tuple[Field, ...]) -> int:
-    """Bits of a line, a multiple of four."""
+def line_bits(layout: tuple[Field, ...], adapter: Adapter = PLAIN) -> int:
+    """Bits of a line: a multiple of four, with the little endian of eight."""
     last = layout[-1]
-    return last.lsb + last.bits * last.count
+    bits = last.lsb + last.bits * last.count
+    return bits if adapter.endian == "big" else -(-bits // 8) * 8
 
 
 def lines(
@@ -186,11 +187,65 @@ def _adapted(codes: Codes, adapter: Adapter) -> Codes:
     return codes
 
 
+def _unadapted(codes: Codes, adapter: Adapter) -> Codes:
+    """Codes of a unit in mxfp's order and coding, the inverse of `_adapted`."""
+    codes = _adapted(codes, replace(adapter, codes=()))  # turned twice, an order is as it was
+    return np.argsort(adapter.codes).astype(np.uint8)[codes] if adapter.codes else codes
+
+
 def _bytes_reversed(digits: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Digits, filled up to whole bytes, with the bytes in the opposite order."""
     whole = np.zeros((len(digits), digits.shape[1] + digits.shape[1] % 2), np.uint8)
     whole[:, : digits.shape[1]] = digits
     return whole.reshape(len(digits), -1, 2)[:, ::-1].reshape(len(digits), -1)
+
+
+def batch_of(
+    content: bytes, unit: Unit, layout: tuple[Field, ...], adapter: Adapter = PLAIN, *, group: str = "read"
+) -> Batch:
+    """Lines -> the batch whose operands they hold, of one group; what they expect is not looked at.
+
+    ValueError, with the number of the line, for what `lines` cannot have written.
+    """
+    adapter.check(unit)
+    width = line_bits(layout, adapter) // 4
+    if not content or len(content) % (width + 1):
+        raise ValueError(f"lines of {width} digits are due, and {len(content)} bytes are not so many of them")
+    rows = np.frombuffer(content, np.uint8).reshape(-1, width + 1)
+    digits = VALUES[rows[:, -2::-1]]  # the least significant digit first
+    text = np.append(digits < 16, rows[:, -1:] == ord("\n"), axis=1)
+    _check_rows(text, f"is not {width} hex digits and a newline")
+    if adapter.endian == "little":
+        digits = _bytes_reversed(digits)
+    given = {f.name: values_of(digits, f) for f in layout if f.given}
+    a, b = unit.sides
+    for name, fmt in (("a", a), ("b", b)):
+        _check_rows(given[name] < fmt.element.code_count, f"has a code of {name} that is none")
+        if unit.scaled:
+            codes = given[f"scale_{name}"]
+            _check_rows(codes < fmt.scale.code_count, f"has a scale of {name} that is none")
+    flags = given["flags"][:, 0]
+    _check_rows((flags & VALID == VALID) & (flags <= VALID | FIRST), "is not marked as valid")
+    first = np.asarray(flags & FIRST == FIRST)
+    _check_rows(first | (unit.kind == "running") & (np.arange(len(first)) > 0), "is not marked as first")
+    none = np.zeros((len(rows), 0), np.uint8)
+    return Batch(
+        unit,
+        _unadapted(given["a"].astype(np.uint8), adapter),
+        _unadapted(given["b"].astype(np.uint8), adapter),
+        given.get("scale_a", none).astype(np.uint8),
+        given.get("scale_b", none).astype(np.uint8),
+        first,
+        np.zeros(len(rows), np.int64),
+        (group,),
+    )
+
+
+def _check_rows(good: NDArray[Any], what: str) -> None:
+    """ValueError that names the first line for which not all is good, (n,) or (n, count)."""
+    lines_good = good.reshape(len(good), -1).all(axis=1)
+    if not lines_good.all():
+        raise ValueError(f"line {int(np.argmin(lines_good)) + 1} {what}")
 
 
 def values_of(digits: NDArray[np.uint8], field: Field) -> NDArray[Any]:
@@ -207,15 +262,12 @@ def values_of(digits: NDArray[np.uint8], field: Field) -> NDArray[Any]:
     return np.where(signed >> (field.bits - 1) & 1 == 1, signed - (1 << field.bits), signed)
 
 
-def include(unit: Unit, layout: tuple[Field, ...], cases: int, name: str, *, bits: int | None = None) -> str:
-    """A SystemVerilog include with the number of cases and the place of every field.
-
-    bits: of a line, where it has more than its fields.
-    """
+def include(unit: Unit, layout: tuple[Field, ...], cases: int, name: str, *, adapter: Adapter = PLAIN) -> str:
+    """A SystemVerilog include with the number of cases and the place of every field."""
     rows = [
         f"// Field offsets of {name}, made by mxfp: {unit.kind}, {unit.a.name} x {unit.sides[1].name}.",
         f"localparam integer MXFP_CASES = {cases};",
-        f"localparam integer MXFP_LINE_BITS = {line_bits(layout) if bits is None else bits};",
+        f"localparam integer MXFP_LINE_BITS = {line_bits(layout, adapter)};",
     ]
     for field in layout:
         word = f"MXFP_{field.name.upper()}"

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from .check.failure import operands
+from .check.failure import operands, shown_steps
 from .unit import Batch
 
 STAGES: Final = ("product", "level", "sum", "exponent", "special", "term", "result")
@@ -71,8 +71,9 @@ def described(batch: Batch, row: int) -> str:
     if batch.unit.kind != "running":
         return "\n".join(f"  {line}" for line in operands(batch, row))
     begin = int(np.flatnonzero(batch.first[: row + 1])[-1])
-    lines = []
-    for step in range(begin, row + 1):
-        lines.append(f"  step {step - begin}{', first' if step == begin else ''}")
-        lines += [f"    {line}" for line in operands(batch, step)]
+    steps = shown_steps(row + 1 - begin)
+    lines = [f"  {steps.start} steps before these"] if steps.start else []
+    for step in steps:
+        lines.append(f"  step {step}{'' if step else ', first'}")
+        lines += [f"    {line}" for line in operands(batch, begin + step)]
     return "\n".join(lines)

@@ -7,11 +7,12 @@ more than the cases that were asked for.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 from ..digits import field_values, lengths_of
 from ..layout import VALUES, line_fields
 from ..unit import Unit
-from .lines import AnswerError, Line, LineReader, Template, parse
+from .lines import LineReader, Template
+from .problems import MOST_STRAY, Problem, Problems
+from .words import AnswerError, Line, decoded, parse
 
 ANSWERED, UNKNOWN, MALFORMED, MISSING = range(4)
 """What became of a case: it has a value; the unit gave X or Z; its line is none; there is no line."""
@@ -27,23 +30,11 @@ CHUNK: Final = 8192
 """Lines that are looked at as one array."""
 AHEAD: Final = 1 << 16
 """How far numbered answers may run ahead of one that is late."""
-SHOWN: Final = 20
-"""Problems that are kept word for word; all are counted."""
+MEMORY: Final = 1 << 27
+"""Digits of all of those, which are fewer where lines are long."""
 
 Source = Path | IO[bytes] | Iterable[bytes | str]
 """A file, by its path or open for bytes, or lines."""
-
-
-class Problem(NamedTuple):
-    """A line that is no answer, or one too many: its number (0: of no line), its kind and what it is."""
-
-    line: int
-    kind: str
-    text: str
-
-    def __str__(self) -> str:
-        """In a line."""
-        return f"line {self.line}: {self.text}" if self.line else self.text
 
 
 @dataclass
@@ -80,13 +71,23 @@ class AnswerReader:
         self.fields = {f.name: f for f in line_fields(unit, stages=True) if not f.given}
         self.primary = "result" if unit.scaled else "sum"
         self.names: tuple[str, ...] = ()
-        self.problems: list[Problem] = []
-        self.counts: Counter[str] = Counter()
         self.start = 0
-        self._lines = LineReader(source, prefix.encode())
+        self._problems = Problems()
+        self._lines = LineReader(source, os.fsencode(prefix))
         self._indexed = False
+        self._ahead = min(AHEAD, 1 + MEMORY // sum(max(lengths_of(f)) for f in self.fields.values()))
         self._early: dict[int, tuple[Line, int]] = {}
         self._failed = False
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The first lines that are no answers, or answers to no case."""
+        return self._problems.first
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many of those there are in all, by kind."""
+        return self._problems.counts
 
     @property
     def line(self) -> int:
@@ -110,37 +111,40 @@ class AnswerReader:
     def finish(self) -> None:
         """Read to the end: answers beyond the last case are problems."""
         for index in sorted(self._early):
-            self._problem(self._early[index][1], "extra", f"an answer to case {index}; there is no such case")
+            self._stray("extra", f"an answer to case {index}; there is no such case", self._early[index][1])
         self._early.clear()
         while (text := self._next()) is not None:
             try:
                 line = parse(text, self.fields, self.primary)
             except AnswerError as error:
-                self._problem(self.line, error.kind, str(error))
+                self._stray(error.kind, str(error))
                 continue
             if line.case is not None and line.case < self.start:
-                self._problem(self.line, "duplicate", f"a second answer to case {line.case}")
+                self._stray("duplicate", f"a second answer to case {line.case}")
             else:
-                self._problem(self.line, "extra", f"an answer more than there are cases: {text!r}")
+                self._stray("extra", f"an answer more than there are cases: {text[:80]!r}")
 
     def _zeros(self, name: str, n: int) -> NDArray[Any]:
         f = self.fields[name]
         return np.zeros((n, f.count), np.int64 if f.signed else np.uint64)
 
-    def _problem(self, line: int, kind: str, text: str) -> None:
-        self.counts[kind] += 1
-        if len(self.problems) < SHOWN:
-            self.problems.append(Problem(line, kind, text))
+    def _stray(self, kind: str, text: str, line: int | None = None) -> None:
+        """A line, the last one unless it is given, that takes the place of no case."""
+        self._problems.add(self.line if line is None else line, kind, text, stray=True)
 
     def _next(self) -> str | None:
         """The next line that holds something; None at the end, or where the rest cannot be read."""
         if self._failed:
             return None
+        if self._problems.stray >= MOST_STRAY:
+            self._failed = True
+            self._problems.add(self.line, "flood", "so many lines are to no case; the rest is not read")
+            return None
         try:
             return self._lines.next()
         except AnswerError as error:
             self._failed = True
-            self._problem(self._lines.number, error.kind, str(error))
+            self._problems.add(self.line, error.kind, str(error))
             return None
 
     def _begin(self) -> bool:
@@ -153,12 +157,10 @@ class AnswerReader:
                     self.names, self._indexed = (self.primary,), False
                     self._lines.back()
                     return True
-                self._problem(self.line, error.kind, str(error))
+                self._stray(error.kind, str(error))
                 continue
             if self.primary not in line.words:
-                self._problem(
-                    self.line, "malformed", f"{text[:80]!r} gives no {self.primary}, which is what is checked"
-                )
+                self._stray("malformed", f"{text[:80]!r} gives no {self.primary}, which is what is checked")
                 continue
             self.names = tuple(line.words)
             self._indexed = line.case is not None
@@ -202,7 +204,7 @@ class AnswerReader:
                 break
             quick += more
         left = len(found) - quick - len(taken)
-        while left and len(self._early) < AHEAD:
+        while left and len(self._early) < self._ahead:
             text = self._next()
             if text is None:
                 break
@@ -211,7 +213,7 @@ class AnswerReader:
                 continue
             row = line.case - self.start
             if row < quick or row in taken or line.case in self._early:
-                self._problem(self.line, "duplicate", f"a second answer to case {line.case}, or a late one")
+                self._stray("duplicate", f"a second answer to case {line.case}, or a late one")
             elif row >= len(found):
                 self._early[line.case] = (line, self.line)
             else:
@@ -232,9 +234,10 @@ class AnswerReader:
                     takes_a_place=True,
                 )
         except AnswerError as error:
-            self._problem(self.line, error.kind, str(error))
             if not error.takes_a_place or row is None:
+                self._stray(error.kind, str(error))
                 return None
+            self._problems.add(self.line, error.kind, str(error))
             found.state[row], found.said[row] = MALFORMED, text[:80]
             return Line(None, {}, False)
         return line
@@ -244,32 +247,24 @@ class AnswerReader:
         for row, line in rows:
             if line.unknown:
                 found.state[row] = UNKNOWN
-                found.said[row] = " ".join(
-                    word if len(line.words) == 1 else f"{name}={word}" for name, word in line.words.items()
-                )
+                pairs = (f"{name}={word}" for name, word in line.words.items())
+                found.said[row] = line.words[self.primary] if len(line.words) == 1 else " ".join(pairs)
         known = [(row, line) for row, line in rows if not line.unknown]
         if not known:
             return
         places = np.array([row for row, _ in known])
         fits = np.ones(len(known), np.bool_)
         for name in self.names:
-            by_length: dict[int, list[int]] = {}
-            for n, (_, line) in enumerate(known):
-                by_length.setdefault(len(line.words[name]), []).append(n)
-            for length, which in by_length.items():
-                joined = "".join(known[n][1].words[name] for n in which).encode()
-                digits = VALUES[np.frombuffer(joined, np.uint8)].reshape(-1, length)
-                values, good = field_values(digits, self.fields[name])
-                found.values[name][places[which]] = values
-                fits[which] &= good
+            values, good = decoded([line.words[name] for _, line in known], self.fields[name])
+            found.values[name][places] = values
+            fits &= good
         found.state[places] = np.where(fits, ANSWERED, MALFORMED)
-        for n in np.flatnonzero(~fits).tolist():
-            self._misfit(found, known[n][0], " ".join(known[n][1].words.values()))
-
-    def _misfit(self, found: Answers, row: int, said: str) -> None:
         widths = ", ".join(f"{name} {self.fields[name].width}" for name in self.names)
-        self._problem(0, "range", f"case {self.start + row}: {said[:80]!r} does not fit its bits ({widths})")
-        found.state[row], found.said[row] = MALFORMED, said
+        for n in np.flatnonzero(~fits).tolist():
+            row, said = known[n][0], " ".join(known[n][1].words.values())[:80]
+            text = f"case {self.start + row}: {said!r} does not fit its bits ({widths})"
+            self._problems.add(0, "range", text)
+            found.said[row] = said
 
     # --- many lines at once
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from ...formats import Bools
 from ..digits import floats_of
 from ..unit import Batch, Unit
+
+STEPS: Final = 32
+"""Steps of a sequence that are shown: the last ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +81,10 @@ class Failure:
         lines += self._difference()
         if self.stage != self.primary or (self.unit.blocks > 1 and self.stage != "result"):
             lines.append(f"  first differs: {self._stage()}")
-        for n in range(len(self.batch)):
+        steps = shown_steps(len(self.batch))
+        if steps.start:
+            lines.append(f"  {steps.start} steps before these")
+        for n in steps:
             if self.unit.kind == "running":
                 step = self.case - len(self.batch) + 1 + n
                 mark = ", first" if self.batch.first[n] else ""
@@ -98,9 +105,9 @@ class Failure:
             f"  got      {self._digits(came)}  {self._value(came)}",
         ]
         if self.unit.scaled:
-            far = int(ulps(self.unit, np.array([due], np.uint64), np.array([came], np.uint64))[0])
-            if far >= 0:
-                lines.append(f"  {far} ulp{'s' * (far != 1)} apart")
+            far, finite = ulps(self.unit, np.array([due], np.uint64), np.array([came], np.uint64))
+            if finite[0]:
+                lines.append(f"  {far[0]} ulp{'s' * int(far[0] != 1)} apart")
         else:
             lines.append(f"  {came - due:+d}")
         return lines
@@ -136,6 +143,11 @@ class Failure:
             where += f", lanes {node * size}–{min((node + 1) * size, self.unit.a.block) - 1}"
         due, came = int(self.right[self.stage][self.place]), int(self.got[self.stage][self.place])
         return f"{self.stage}{where}: expected {due}, got {came}"
+
+
+def shown_steps(count: int) -> range:
+    """The steps that are shown of so many."""
+    return range(max(0, count - STEPS), count)
 
 
 def operands(batch: Batch, row: int) -> list[str]:
@@ -187,17 +199,13 @@ def _lanes(codes_a: list[int], codes_b: list[int], unit: Unit) -> list[str]:
     return lines
 
 
-def ulps(unit: Unit, one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """How many floats apart two patterns are; -1 where either is NaN or infinite."""
+def ulps(unit: Unit, one: NDArray[np.uint64], other: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], Bools]:
+    """How many floats apart two patterns are, and where that means something: both are finite."""
     dtype = unit.accumulator.result_dtype
     size = 8 * dtype.itemsize
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    infinity = ((1 << int(info.nexp)) - 1) << int(info.nmant)
-    places = []
-    finite = np.ones(one.shape, np.bool_)
-    for bits in (one, other):
-        magnitude = (bits & np.uint64((1 << (size - 1)) - 1)).astype(np.int64)
-        finite &= magnitude < infinity
-        negative = bits >> np.uint64(size - 1) == 1
-        places.append(np.where(negative, -magnitude, magnitude))
-    return np.where(finite, np.abs(places[0] - places[1]), -1)
+    infinity = np.uint64(((1 << int(info.nexp)) - 1) << int(info.nmant))
+    x, y = (bits & np.uint64((1 << (size - 1)) - 1) for bits in (one, other))
+    same_side = (one ^ other) >> np.uint64(size - 1) == 0
+    far = np.where(same_side, np.maximum(x, y) - np.minimum(x, y), x + y)
+    return far, np.asarray((x < infinity) & (y < infinity))

@@ -37,7 +37,7 @@ class Policy:
             name, _, number = word.strip().partition(":")
             if name in ("nan-any", "zero-sign") and not number:
                 found[name.replace("-", "_")] = True
-            elif name == "ulps" and number.isdigit():
+            elif name == "ulps" and number.isascii() and number.isdigit():
                 most = int(number)
             elif word.strip() != "bits":
                 raise ValueError(f"no policy {word!r}; there are {EXAMPLES}")
@@ -55,8 +55,8 @@ class Policy:
         if self.zero_sign:
             same = same | ((one == 0) & (other == 0))
         if self.ulps:
-            far = ulps(unit, due, got)
-            same = same | ((far >= 0) & (far <= self.ulps) & ((far > 0) | self.zero_sign))
+            far, finite = ulps(unit, due, got)
+            same = same | (finite & (far <= self.ulps) & ((far > 0) | self.zero_sign))
         return same
 
     def __str__(self) -> str:

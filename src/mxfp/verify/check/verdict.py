@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 from ...whole import write_whole
 from ..explain.explanation import Explanation
 from ..unit import Unit
-from .answers import Problem
 from .failure import Failure
+from .problems import Problem, sentences
 
 SCHEMA: Final = "mxfp-verdict/1"
 
@@ -88,10 +88,11 @@ class Verdict:
         total = self.total
         if not total.cases:
             found.append("there are no cases to check")
-        elif total.missing == total.cases and not self.lines:
-            found.append("the answers are empty: the simulator wrote nothing")
         elif total.missing == total.cases:
-            found.append(f"none of {self.lines} lines is an answer")
+            if self.lines:
+                found.append(f"none of {self.lines} lines is an answer")
+            elif not self.counts:
+                found.append("the answers are empty: the simulator wrote nothing")
         elif total.missing and self.last_answered + total.missing + 1 == total.cases:
             found.append(
                 f"the answers stop after case {self.last_answered}; {total.missing} of {total.cases} are "
@@ -99,15 +100,7 @@ class Verdict:
             )
         elif total.missing:
             found.append(f"{total.missing} of {total.cases} cases have no answer")
-        words = {
-            "malformed": "lines are no answers",
-            "chatter": "lines are something else than answers",
-            "range": "answers do not fit their bits",
-            "duplicate": "answers are to cases that had one",
-            "extra": "answers are to no case",
-            "junk": "times the file is not text",
-        }
-        found += [f"{count} {words.get(kind, kind)}" for kind, count in self.counts.items() if count]
+        found += sentences(self.counts)
         return found
 
     def as_dict(self) -> dict[str, Any]:
@@ -149,24 +142,23 @@ class Verdict:
 
     def junit(self) -> str:
         """JUnit XML."""
+        kind, failed = f"mxfp.{self.unit.kind}", 0
         suite = ElementTree.Element("testsuite", name=f"mxfp check {self.unit.kind}")
-        properties = ElementTree.SubElement(suite, "properties")
+        properties = _node(suite, "properties")
         for name, value in (("policy", self.policy), ("level", self.level), ("seed", self.seed)):
-            ElementTree.SubElement(properties, "property", name=name, value=str(value))
-        failed = 0
+            _node(properties, "property", name=name, value=value)
         for name, tally in self.groups.items():
-            case = ElementTree.SubElement(suite, "testcase", classname=f"mxfp.{self.unit.kind}", name=name)
+            case = _node(suite, "testcase", classname=kind, name=name)
             if tally.right != tally.cases:
                 failed += 1
                 details = [str(failure) for failure in self.failures if failure.group == name]
                 if self.explanation is not None:
                     details.append(str(self.explanation))
-                element = ElementTree.SubElement(case, "failure", message=str(tally))
-                element.text = _printable("\n".join(details))
-        case = ElementTree.SubElement(suite, "testcase", classname=f"mxfp.{self.unit.kind}", name="answers")
+                _node(case, "failure", "\n".join(details), message=tally)
+        case = _node(suite, "testcase", classname=kind, name="answers")
         if self.unusable:
-            element = ElementTree.SubElement(case, "error", message=_printable("; ".join(self.unusable)))
-            element.text = _printable("\n".join(str(problem) for problem in self.problems))
+            problems = "\n".join(str(problem) for problem in self.problems)
+            _node(case, "error", problems, message="; ".join(self.unusable))
         suite.set("tests", str(len(self.groups) + 1))
         suite.set("failures", str(failed))
         suite.set("errors", str(int(bool(self.unusable))))
@@ -198,6 +190,15 @@ class Verdict:
         return "\n".join(lines)
 
 
+def _node(
+    parent: ElementTree.Element, tag: str, text: str | None = None, **attributes: object
+) -> ElementTree.Element:
+    """A new element inside another, with `?` for all characters that XML cannot hold."""
+    given = {name: _printable(str(value)) for name, value in attributes.items()}
+    element = ElementTree.SubElement(parent, tag, given)
+    element.text = None if text is None else _printable(text)
+    return element
+
+
 def _printable(text: str) -> str:
-    """Text without the characters that XML cannot hold."""
-    return re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd]", "?", text)
+    return re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...formats import ElementFormat, Integers, ScaleFormat
 from ...integers import product_bounds, signed_bits, sum_bounds
-from ...sums import countable, reachable_sums
+from ...sums import countable, distinct_products, reachable_sums
 from .reach import Limits
 
 SCALE_CLASSES: Final = ("0", "1", "below", "near 1", "above", "last but one", "last", "NaN")
@@ -162,6 +162,28 @@ def named_sums(unit: Limits) -> tuple[tuple[str, int], ...]:
         if low <= value <= high:
             named.setdefault(value, f"{value} ({text})" if text else f"{value}")
     return tuple((named[value], value) for value in sorted(named))
+
+
+@lru_cache(maxsize=8)
+def known_sums(unit: Limits) -> Integers | None:
+    """Every sum that products of a block make, ascending; None where they are too many to count out."""
+    if unit.lanes == 1:
+        return distinct_products(unit.a, unit.b).astype(np.int64)
+    if countable(unit.a, unit.b, unit.lanes):
+        return reachable_sums(unit.a, unit.b, unit.lanes).values()
+    return None
+
+
+def no_sum(unit: Limits, first: int, last: int) -> bool:
+    """Whether no products of a block add up to any of first … last, where that is known for sure."""
+    values = known_sums(unit)
+    return values is not None and not ((values >= first) & (values <= last)).any()
+
+
+def width_span(name: str, bits: int) -> tuple[int, int]:
+    """The first and the last sum of a width and a sign, those of `width_names`."""
+    first, last = 1 << (bits - 2), (1 << (bits - 1)) - 1
+    return (first, last) if name.startswith("positive") else (~last, ~first)
 
 
 def width_names(bits: int) -> tuple[tuple[str, int], ...]:

@@ -14,7 +14,7 @@ from typing import Literal
 from ...accumulate import Exact, Pairwise, Sequential
 from ...integers import sum_bounds
 from ...registers import FixedPoint, Fused
-from ...sums import countable, reaches
+from ...sums import countable
 from ..unit import Unit
 from .bin_classes import (
     ALIGNED,
@@ -31,8 +31,10 @@ from .bin_classes import (
     exponent_cuts,
     interval_names,
     named_sums,
+    no_sum,
     product_classes,
     width_names,
+    width_span,
 )
 from .reach import Limits, limits
 
@@ -93,22 +95,22 @@ def _sums(unit: Limits) -> list[Family]:
     low, high = sum_bounds(a, b, lanes)
     bins = []
     for name, value in named_sums(unit):
-        if reaches(value, a, b, lanes):
-            bins.append(Bin(name))
-        else:
-            bins.append(Bin(name, "unreachable", f"no {lanes} products add up to {value}"))
-    spans = {"positive": high, "negative": -low - 1}
+        none = no_sum(unit, value, value)
+        bins.append(_reasoned(name, f"no {lanes} products add up to {value}" if none else ""))
     for name, bits in width_names(unit.sum_bits):
-        if spans[name.partition(",")[0]] >= 1 << (bits - 2):
-            bins.append(Bin(name))
+        first, last = width_span(name, bits)
+        if first > high or last < low:
+            bins.append(_reasoned(name, f"sums lie in {low} … {high}"))
         else:
-            bins.append(Bin(name, "unreachable", f"sums lie in {low} … {high}"))
+            none = no_sum(unit, first, last)
+            bins.append(_reasoned(name, f"no {lanes} products add up to {first} … {last}" if none else ""))
     found = [Family("sum", tuple(bins))]
-    if lanes > 1:
-        names = ["exact", "leaves -1", "leaves 1"]
-        names += ["largest halves"] if lanes % 2 == 0 and low == -high else []
-        names += ["across blocks, exact", "across blocks, nearly"] if unit.several_blocks else []
+    names = ["exact", "leaves -1", "leaves 1"] if lanes > 1 else []
+    names += ["largest halves"] if lanes % 2 == 0 and low == -high else []
+    names += ["across blocks, exact", "across blocks, nearly"] if unit.several_blocks else []
+    if names:
         found.append(Family("cancellation", _wanted(tuple(names))))
+    if lanes > 1:
         found.append(Family("adder", _wanted(tuple(n for n, *_ in adders(lanes)))))
     return found
 

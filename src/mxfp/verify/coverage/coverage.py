@@ -19,6 +19,8 @@ from .reach import limits
 
 SCHEMA: Final = "mxfp-coverage/1"
 """Of the JSON that `Coverage.as_dict` makes."""
+MOST: Final = 1 << 53
+"""Past the largest count that is read."""
 
 
 class Hit(NamedTuple):
@@ -198,18 +200,31 @@ class Coverage:
 
     @classmethod
     def from_dict(cls, unit: Unit, record: Mapping[str, Any]) -> Coverage:
-        """The counts that `as_dict` wrote, for the same unit."""
+        """The counts that `as_dict` wrote, for the same unit; ValueError for anything else."""
         made = cls(unit)
-        if record.get("schema") != SCHEMA:
-            raise ValueError(f"counts are JSON of schema {SCHEMA}, got {record.get('schema')!r}")
-        if record["unit"] != made.unit_as_dict():
-            raise ValueError(f"counts are of {record['unit']}, and the unit is {made.unit_as_dict()}")
-        for family in made.families:
-            named = record["families"][family.name]
-            made.counts[family.name] = np.array([named[name] for name in family.names], np.int64)
-        made.cases, made.groups = int(record["cases"]), dict(record["groups"])
-        made.first = {(f, name): int(case) for f, name, _, case in record["wrong"]}
+        schema = record.get("schema") if isinstance(record, Mapping) else None
+        if schema != SCHEMA:
+            raise ValueError(f"counts are JSON of schema {SCHEMA}, got {schema!r}")
+        try:
+            if record["unit"] != made.unit_as_dict():
+                raise ValueError(f"counts are of {record['unit']}, and the unit is {made.unit_as_dict()}")
+            for family in made.families:
+                named = record["families"][family.name]
+                made.counts[family.name] = np.array([_count(named[name]) for name in family.names], np.int64)
+            made.cases = _count(record["cases"])
+            made.groups = {name: _count(count) for name, count in record["groups"].items()}
+            made.first = {(f, name): _count(case) for f, name, _, case in record["wrong"]}
+        except KeyError as error:
+            raise ValueError(f"counts of this unit have {error}, and these have not") from None
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"these are no counts: {error}") from None
         return made
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MOST:
+        raise ValueError(f"a count is a whole number, 0 … 2^53 - 1, got {value!r:.40}")
+    return value
 
 
 def lane_counts(batch: Batch, kept: Bools) -> dict[str, Integers]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,10 +21,12 @@ from .bin_classes import (
     element_classes,
     exponent_cuts,
     interval_names,
+    known_sums,
     named_sums,
     product_classes,
     scale_classes,
     width_names,
+    width_span,
 )
 from .coverage import Coverage
 from .observe import observe
@@ -154,21 +156,24 @@ def _lanes(unit: Unit, known: Limits, names: list[str]) -> Iterator[Case]:
 
 
 def _sums(unit: Unit, known: Limits, names: list[str]) -> Iterator[Case]:
-    values = dict(named_sums(known))
-    widths = dict(width_names(known.sum_bits))
-    low, high = sum_bounds(known.a, known.b, known.lanes)
+    values, widths = dict(named_sums(known)), dict(width_names(known.sum_bits))
     for name in names:
-        if name in values:
-            yield _summing(unit, known, values[name])
-            continue
-        first = 1 << (widths[name] - 2)
-        candidates = range(first, min(2 * first, high + 1))
-        if name.startswith("negative"):
-            candidates = range(-first - 1, max(-2 * first, low) - 1, -1)
-        for value in candidates[:4096]:
+        candidates = [values[name]] if name in values else _of_width(known, name, widths[name])
+        for value in candidates:
             if reaches(value, known.a, known.b, known.lanes):
                 yield _summing(unit, known, value)
                 break
+
+
+def _of_width(known: Limits, name: str, bits: int) -> Sequence[int]:
+    """Sums of a width and a sign to try: all that there are, or else those nearest to zero."""
+    first, last = width_span(name, bits)
+    there = known_sums(known)
+    if there is not None:
+        return [int(value) for value in there[(there >= first) & (there <= last)]]
+    low, high = sum_bounds(known.a, known.b, known.lanes)
+    ascending = range(max(first, low), min(last, high) + 1)
+    return (ascending if first > 0 else ascending[::-1])[:4096]
 
 
 def _summing(unit: Unit, known: Limits, value: int) -> Case:

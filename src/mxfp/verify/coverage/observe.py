@@ -8,7 +8,6 @@ answered, where its answers are given.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,12 +18,9 @@ from ...blocks import BlockArray
 from ...dot import Terms, block_dots
 from ...formats import Bools, Floats, Integers
 from ...integers import sum_bounds
-from ...registers import FixedPoint
-from ...sums import countable, reachable_sums
 from ..unit import Batch, expected
 from .bin_classes import (
     LENGTHS,
-    MAGNITUDES,
     SCALE_CLASSES,
     adders,
     exponent_cuts,
@@ -33,9 +29,13 @@ from .bin_classes import (
     scale_classes,
     width_names,
 )
-from .reach import Limits, limits, precision_of
+from .bins import families
+from .reach import Limits, limits
+from .results import as_floats, result_classes, sum_classes
 from .roundings import Marks, marks_of_steps
 
+STEPPED: Final = ("rounding", "accumulation", "alignment")
+"""Families that the accumulator's steps hit."""
 NEARLY: Final = 2.0**-8
 """What terms leave when they nearly cancel, at most, as a part of the largest of them."""
 
@@ -59,19 +59,19 @@ def observe(batch: Batch, answers: Mapping[str, NDArray[Any]] | None = None) -> 
     given = right if answers is None else answers
     assert given is not None
     if not unit.scaled:
-        marks["result"] = _sum_results(given["sum"][:, 0].astype(np.int64), known)
+        marks["result"] = sum_classes(given["sum"][:, 0].astype(np.int64), known)
         return marks
     assert right is not None
     marks["scales a × b"], marks["exponent of the scales"] = _scales(batch)
     marks["special"] = _specials(batch, right["special"], sums, products)
     if known.several_blocks:
-        marks["cancellation"] |= _across(batch)
+        marks["cancellation"] = marks.get("cancellation", {}) | _across(batch)
     for family, found in _stepped(batch):
         marks[family] = found
-    results = _as_floats(batch, right["result"])
+    results = as_floats(batch, right["result"])
     if known.running:
         marks["sequence"] = _sequences(batch, results)
-    marks["result"] = _results(batch, _as_floats(batch, given["result"]), right, known)
+    marks["result"] = result_classes(batch, as_floats(batch, given["result"]), right, known)
     return marks
 
 
@@ -201,7 +201,8 @@ def _sequence_rows(batch: Batch) -> Iterator[tuple[Integers, bool]]:
 
 def _stepped(batch: Batch) -> Iterator[tuple[str, dict[str, Bools]]]:
     """What the accumulator's steps did, by the case whose terms they took."""
-    unit, total = batch.unit, Marks()
+    unit, none = batch.unit, np.zeros(len(batch), np.bool_)
+    total: Marks = {f.name: {n: none.copy() for n in f.names} for f in families(unit) if f.name in STEPPED}
     for rows, last in _sequence_rows(batch):
         a, b = (
             BlockArray(codes[rows].reshape(len(rows), -1), scales[rows].reshape(len(rows), -1), fmt)
@@ -217,7 +218,7 @@ def _stepped(batch: Batch) -> Iterator[tuple[str, dict[str, Bools]]]:
             for family, found in marks.items():
                 into = total.setdefault(family, {})
                 for name, hit in found.items():
-                    into.setdefault(name, np.zeros(len(batch), np.bool_))[cases] |= hit
+                    into.setdefault(name, none.copy())[cases] |= hit
     yield from total.items()
 
 
@@ -237,80 +238,3 @@ def _sequences(batch: Batch, results: Floats) -> dict[str, Bools]:
     found["cleared after infinity"] = batch.first & np.isinf(before)
     found["cleared after NaN"] = batch.first & np.isnan(before)
     return found
-
-
-# --- results
-
-
-def _as_floats(batch: Batch, patterns: NDArray[Any]) -> Any:
-    dtype = batch.unit.accumulator.result_dtype
-    return patterns.reshape(len(batch)).astype(f"u{dtype.itemsize}").view(dtype)
-
-
-def _sum_results(sums: Integers, known: Limits) -> dict[str, Bools]:
-    low, high = sum_bounds(known.a, known.b, known.lanes)
-    outside = (sums < low) | (sums > high)
-    found = {"negative": sums < 0, "zero": sums == 0, "positive": sums > 0, "out of range": outside}
-    if countable(known.a, known.b, known.lanes):
-        values = reachable_sums(known.a, known.b, known.lanes).values()
-        found["sum of no products"] = ~outside & ~np.isin(sums, values)
-    return found
-
-
-def _results(batch: Batch, results: Any, right: Mapping[str, Any], known: Limits) -> dict[str, Bools]:
-    """Classes of results, and those that cannot be right whatever the operands."""
-    accumulator = batch.unit.accumulator
-    shape = precision_of(accumulator)
-    wide = results.astype(np.float64)
-    negative, magnitude, nan = np.signbit(wide), np.abs(wide), np.isnan(wide)
-    smallest, normal = 2.0**shape.lowest, 2.0**shape.smallest_normal
-    classes = {
-        "smallest subnormal": magnitude == smallest,
-        "subnormal": (magnitude > smallest) & (magnitude < normal - smallest),
-        "largest subnormal": magnitude == normal - smallest,
-        "smallest normal": magnitude == normal,
-        "normal": (magnitude > normal) & (magnitude < shape.largest),
-        "largest": magnitude == shape.largest,
-        "infinity": np.isinf(wide),
-    }
-    assert tuple(classes) == MAGNITUDES
-    found = {"+0": (magnitude == 0) & ~negative, "-0": (magnitude == 0) & negative}
-    for sign, which in (("+", ~negative), ("-", negative)):
-        for name, hit in classes.items():
-            found[f"{sign}{name}"] = hit & which
-    patterns = results.view(f"u{results.dtype.itemsize}")
-    found["NaN"] = nan
-    found["NaN of other bits"] = nan & (patterns != known.nan_bits)
-    special = right["special"]
-    poisoned = _since_first(batch, (special == 1).any(axis=1))
-    any_special = _since_first(batch, (special != 0).any(axis=1))
-    found["number of a NaN term"] = poisoned & ~nan
-    terms = right.get("term", right["sum"])
-    zero = ~any_special & ~_since_first(batch, (terms != 0).any(axis=1))
-    found["nonzero of zero terms"] = zero & (found["-0"] | (magnitude != 0))
-    found["NaN of numbers"] = nan & ~any_special
-    if isinstance(accumulator, Exact):
-        own = _as_floats(batch, right["result"]).astype(np.float64)
-        found["nonzero of an exact sum of zero"] = _exact_zero(batch, own, any_special) & (magnitude != 0)
-    if isinstance(accumulator, FixedPoint):
-        found["number of a NaN term"] = any_special & ~nan
-    return found
-
-
-def _exact_zero(batch: Batch, right: Floats, any_special: Bools) -> Bools:
-    """Where the exact sum is zero: the exact accumulator's own +0, unless a positive value rounds to it."""
-    shape = precision_of(batch.unit.accumulator)
-    if limits(batch.unit).term_exponent >= shape.lowest:
-        return np.asarray(~any_special & (right == 0), np.bool_)
-    wide = replace(batch, unit=replace(batch.unit, accumulator=Exact("float64")))
-    exact = expected(wide, stages=False)["result"].reshape(-1)
-    return np.asarray(~any_special & (exact << np.uint64(1) == 0), np.bool_)
-
-
-def _since_first(batch: Batch, where: Bools) -> Bools:
-    """Whether it was so for any case since the accumulator was cleared."""
-    if not len(batch):
-        return where
-    total = np.cumsum(where)
-    begins = np.flatnonzero(batch.first)[np.cumsum(batch.first) - 1]
-    return np.asarray(total - (total - where)[begins] > 0, np.bool_)

@@ -196,7 +196,11 @@ class Limits:
             return self.why_not_result("infinity")
         if name in ("addend lost", "accumulator lost"):
             if isinstance(self.accumulator, FixedPoint):
-                return self.why_not_rounding("below half") if name == "addend lost" else ""
+                if name == "addend lost":
+                    return self.why_not_rounding("below half")
+                return (
+                    "" if self.accumulator.overflow == "saturate" else "a register that wraps loses nothing"
+                )
             return self.why_not_rounding("below half")
         return ""
 

@@ -45,8 +45,13 @@ def as_markdown(cover: Coverage) -> str:
     rows += [f"| {' | '.join(row)} |" for row in cover.rows()]
     if cover.groups:
         rows += ["", "| group | cases |", "|---|---:|"]
-        rows += [f"| {name} | {count:,} |" for name, count in cover.groups.items()]
+        rows += [f"| {_cell(name)} | {count:,} |" for name, count in cover.groups.items()]
     words = list(missed_in_words(cover, 1000))
     if words:
         rows += ["", *(f"- {line}" for line in words)]
     return "\n".join(rows) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text that stays in a cell of a table."""
+    return " ".join(text.replace("|", "\\|").split())

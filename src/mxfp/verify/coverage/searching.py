@@ -174,10 +174,10 @@ def _ends(unit: Unit, known: Limits) -> Batch | None:
     rows = []
     for sign in (1, -1):
         rows += [_cut(known, sign * value, exponent) for value, exponent in ends]
-        power = min(
-            known.sum_bits - 2, 12
-        )  # what lies half a unit or less below the power of two past the end
-        rows += [[(-sign, top - 1), (sign << power, shape.highest + 1 - power)]]
+        power = min(known.sum_bits - 2, 12)
+        if all(reaches(part, known.a, known.b, known.lanes) for part in (-sign, sign << power)):
+            # what lies half a unit or less below the power of two past the end
+            rows += [[(-sign, top - 1), (sign << power, shape.highest + 1 - power)]]
     most = max(len(row) for row in rows)
     length = -(-most // unit.blocks) if unit.kind == "running" else 1
     terms = length * unit.blocks

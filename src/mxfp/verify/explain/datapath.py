@@ -208,11 +208,9 @@ class Datapath:
         if self.live != "products":
             live = sums != 0 if self.live == "sums" else np.ones_like(live)
         leading = None
-        if group == 1:
+        if group == 1:  # with the exponents that the unit has, right or wrong
             lanes = a.element.exponents[flow.codes_a] + b.element.exponents[flow.codes_b]
-            scale = a.scale.exponents[flow.scales_a] + b.scale.exponents[flow.scales_b]
-            scale = scale + a.scale.mantissa_bits + b.scale.mantissa_bits
-            leading = (lanes + scale[..., None]).reshape(n, -1)
+            leading = lanes.reshape(n, -1) + exponents - unit
         whole = Terms(sums, exponents, self.unit.term_bits, unit, special, live, (1, 0), group, leading)
 
         def of(rows: Integers) -> Bits:

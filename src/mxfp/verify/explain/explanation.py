@@ -24,7 +24,9 @@ from .datapath import Datapath
 from .evidence import Compared, Evidence
 
 SCREENED: Final = 512
-"""Wrong cases, and right ones, that every behaviour is tried on."""
+"""Wrong cases, and right ones, that every behaviour is tried on: fewer where they are wide."""
+SCREENED_ELEMENTS: Final = 1 << 17
+FEWEST: Final = 32
 PAIRED: Final = 14
 """Behaviours that are tried in pairs, at most."""
 NEAREST: Final = 3
@@ -250,11 +252,12 @@ def _screen(cases: Compared, fresh: Bools) -> Integers:
     np.logical_or.at(bad, sequence, fresh)
     lengths = np.diff(np.append(begins, len(cases)))
     keep = np.zeros(len(begins), np.bool_)
+    most = max(FEWEST, min(SCREENED, SCREENED_ELEMENTS // cases.batch.unit.elements))
     for which in (bad, ~bad):
         places = np.flatnonzero(which)
         if not len(places):
             continue
-        wanted = max(1, int(SCREENED / lengths[places].mean()))
+        wanted = max(1, int(most / lengths[places].mean()))
         groups = cases.batch.group[begins[places]]
         order = np.argsort(groups, kind="stable")
         turn = np.empty(len(places), np.int64)  # the how manieth of its group each is

@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
-import signal
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,14 +17,13 @@ from ...formats import Bools
 from ..check.answers import ANSWERED, UNKNOWN, AnswerReader
 from ..layout import PLAIN, Adapter, include, line_fields, lines
 from ..unit import Batch, Unit, expected
+from .process import RunError, run_shell, tail
 
-NAMES: Final = ("vectors", "results", "include", "cases")
-"""What a command can ask for in braces: three paths, and the number of cases."""
-
-
-class RunError(RuntimeError):
-    """The unit could not be run: what happened, and what it said."""
-
+MOST_SAID: Final = 1 << 26
+"""Bytes that a command may print, and as many more for each case:"""
+MOST_A_CASE: Final = 1 << 12
+MOST_FILLED: Final = 1 << 26
+"""Elements of a side that a command reads at once."""
 
 Answer = tuple[NDArray[Any], Bools]
 """(n,) what the unit gave, and for which cases it gave a number."""
@@ -43,9 +38,18 @@ def of_function(function: Callable[[Batch], Any]) -> Callable[[Batch], Answer]:
             raise RunError(
                 f"the function gave {found.dtype} {found.shape}; due are {len(batch)} integers, one a case"
             )
-        return found.reshape(len(batch)), np.ones(len(batch), np.bool_)
+        return _unsigned(found.reshape(len(batch)), batch.unit), np.ones(len(batch), np.bool_)
 
     return run
+
+
+def _unsigned(found: NDArray[Any], unit: Unit) -> NDArray[Any]:
+    """Bits of results that were given as signed integers of as many bits; sums are as they are."""
+    bits = 8 * unit.accumulator.result_dtype.itemsize
+    if not unit.scaled or found.dtype.kind == "u" or bits == 64:
+        return found
+    wide = found.astype(np.int64)
+    return np.where((wide < 0) & (wide >= -(1 << (bits - 1))), wide + (1 << bits), wide)
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,14 @@ class Command:
     timeout: float = 60.0
     fill: int | None = None
 
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        if not self.timeout > 0:
+            raise ValueError(f"timeout is a number of seconds above 0, got {self.timeout}")
+        most = MOST_FILLED // self.unit.elements
+        if self.fill is not None and not 1 <= self.fill <= most:
+            raise ValueError(f"fill is a number of cases, 1 … {most} of this unit, got {self.fill}")
+
     def __call__(self, batch: Batch) -> Answer:
         """Run it on a batch. RunError where it dies, hangs, or writes something else."""
         count = len(batch)
@@ -73,69 +85,39 @@ class Command:
                 parts = [self(batch.cut(slice(n, n + self.fill))) for n in range(0, count, self.fill)]
                 return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
             batch = _filled(batch, self.fill)
+        with tempfile.TemporaryDirectory(prefix="mxfp-", ignore_cleanup_errors=True) as folder:
+            values, answered = self._answers(batch, Path(folder))
+        return values[:count], answered[:count]
+
+    def _answers(self, batch: Batch, folder: Path) -> Answer:
+        """Run it on all of a batch, with files in a folder."""
         layout = line_fields(self.unit, stages=self.stages, adapter=self.adapter)
-        with tempfile.TemporaryDirectory(prefix="mxfp-") as folder:
-            paths = {name: Path(folder) / f"{name}.txt" for name in ("vectors", "results")}
-            paths["include"] = Path(folder) / "vectors.svh"
-            content = lines(batch, expected(batch, stages=self.stages), layout, self.adapter)
-            paths["vectors"].write_bytes(content)
-            paths["include"].write_text(include(self.unit, layout, len(batch), "vectors"), encoding="utf-8")
-            text = self.text.replace("{cases}", str(len(batch)))
-            for name, path in paths.items():
-                text = text.replace("{" + name + "}", shlex.quote(str(path)))
-            given = b"" if "{vectors}" in self.text else content
-            code, said, errors = self._run(text, given, folder)
-            if "{results}" not in self.text:
-                paths["results"].write_bytes(said)
-            elif not paths["results"].exists():
-                raise RunError(f"the command wrote no results{_ended(code)}{_tail(said + errors)}")
-            reader = AnswerReader(paths["results"], self.unit, prefix=self.prefix)
-            found = reader.take(len(batch))
-            reader.finish()
+        content = lines(batch, expected(batch, stages=self.stages), layout, self.adapter)
+        header = include(self.unit, layout, len(batch), "vectors", adapter=self.adapter)
+        paths = {name: folder / f"{name}.txt" for name in ("vectors", "results")}
+        paths["include"] = folder / "vectors.svh"
+        paths["vectors"].write_bytes(content)
+        paths["include"].write_text(header, encoding="utf-8")
+        text = self.text.replace("{cases}", str(len(batch)))
+        for name, path in paths.items():
+            text = text.replace("{" + name + "}", shlex.quote(str(path)))
+        given = b"" if "{vectors}" in self.text else content
+        most = MOST_SAID + MOST_A_CASE * len(batch)
+        ended = run_shell(text, given, folder, timeout=self.timeout, most=most)
+        results = paths["results"] if "{results}" in self.text else ended.said
+        if not results.is_file():
+            raise RunError(f"the command wrote no results{ended}{tail(ended.said, ended.errors)}")
+        reader = AnswerReader(results, self.unit, prefix=self.prefix)
+        found = reader.take(len(batch))
+        reader.finish()
         usable = (found.state == ANSWERED) | (found.state == UNKNOWN)
         if not usable.all() or reader.counts:
             why = f": {reader.problems[0]}" if reader.problems else ""
             raise RunError(
-                f"the command answered {int(usable.sum())} of {len(batch)} cases{_ended(code)}{why}"
-                f"{_tail(errors)}"
+                f"the command answered {int(usable.sum())} of {len(batch)} cases{ended}{why}"
+                f"{tail(ended.errors)}"
             )
-        values = found.values[reader.primary][:count, 0]
-        return values, np.asarray(found.state == ANSWERED)[:count]
-
-    def _run(self, text: str, given: bytes, folder: str) -> tuple[int, bytes, bytes]:
-        """Run a shell of its own process group, which is ended whole if it takes too long."""
-        process = subprocess.Popen(
-            text,
-            shell=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, "MXFP_FOLDER": folder},
-        )
-        try:
-            said, errors = process.communicate(given, timeout=self.timeout)
-        except BaseException as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise RunError(f"the command did not end within {self.timeout:g} seconds") from None
-            raise
-        return process.returncode, said, errors
-
-
-def _ended(code: int) -> str:
-    """How it ended, where that was not well."""
-    if not code:
-        return ""
-    return f" and was killed by signal {-code}" if code < 0 else f" and ended with exit status {code}"
-
-
-def _tail(said: bytes) -> str:
-    """The last lines that it wrote."""
-    text = said.decode(errors="replace").strip().splitlines()[-3:]
-    return "; it said: " + " | ".join(text)[-300:] if text else ""
+        return found.values[reader.primary][:, 0], np.asarray(found.state == ANSWERED)
 
 
 def _filled(batch: Batch, count: int) -> Batch:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...formats import Bools
 from ..check.policy import Policy
 from ..unit import Batch, Unit, expected
-from .runner import Answer, Command, RunError, of_function
+from .runner import Answer, Command, of_function
 from .shrunk import Shrunk
 from .smaller import PASSES
 from .steps import Edit, Steps, measure
@@ -196,4 +196,4 @@ def _reduced(search: _Search, steps: Steps) -> Steps:
     return steps
 
 
-__all__ = ["MOST_RUNS", "RunError", "ShrinkError", "shrink"]
+__all__ = ["MOST_RUNS", "ShrinkError", "shrink"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...blocks import check_choice
 from ..layout import Adapter, include, lines
 from ..unit import Batch, expected
-from .suite import Suite
+from .written import Written
 
 Format = Literal["hex", "columns", "jsonl"]
 """What lines of vectors look like."""
@@ -26,7 +26,7 @@ SUFFIX: Final[dict[str, str]] = {"hex": ".hex", "columns": ".txt", "jsonl": ".js
 Progress = Callable[[str, int, int], object]
 
 
-def encoded(suite: Suite, batch: Batch, formats: Sequence[Format]) -> dict[Format, bytes]:
+def encoded(suite: Written, batch: Batch, formats: Sequence[Format]) -> dict[Format, bytes]:
     """A batch in each of the formats; what is expected is computed once."""
     found = expected(batch, stages=suite.stages or "jsonl" in formats)
     made: dict[Format, bytes] = {}
@@ -40,14 +40,14 @@ def encoded(suite: Suite, batch: Batch, formats: Sequence[Format]) -> dict[Forma
     return made
 
 
-def heading(suite: Suite, name: Format) -> bytes:
+def heading(suite: Written, name: Format) -> bytes:
     """What stands above the lines: the names of the columns, and nothing elsewhere."""
     if name != "columns":
         return b""
     return f"# {' '.join(field.name for field in suite.layout)}\n".encode()
 
 
-def _columns(suite: Suite, batch: Batch, found: Mapping[str, NDArray[Any]]) -> bytes:
+def _columns(suite: Written, batch: Batch, found: Mapping[str, NDArray[Any]]) -> bytes:
     """One case a line, its fields in the order of their bits, each in hex with its elements highest first."""
     adapter = suite.adapter
     big = Adapter(adapter.lanes, adapter.nibbles, adapter.scales, adapter.codes)
@@ -64,7 +64,7 @@ def _columns(suite: Suite, batch: Batch, found: Mapping[str, NDArray[Any]]) -> b
     return np.concatenate(parts, axis=1).tobytes()
 
 
-def _json_lines(suite: Suite, batch: Batch, found: Mapping[str, NDArray[Any]]) -> bytes:
+def _json_lines(suite: Written, batch: Batch, found: Mapping[str, NDArray[Any]]) -> bytes:
     """One object a case: its number, group, operands as they are (no adapter), and every stage."""
     unit = suite.unit
     given = {"a": batch.codes_a, "b": batch.codes_b}
@@ -86,7 +86,7 @@ def _json_lines(suite: Suite, batch: Batch, found: Mapping[str, NDArray[Any]]) -
     return ("\n".join(rows) + "\n").encode() if rows else b""
 
 
-def stream(suite: Suite, out: BinaryIO, *, form: Format = "hex", progress: Progress | None = None) -> int:
+def stream(suite: Written, out: BinaryIO, *, form: Format = "hex", progress: Progress | None = None) -> int:
     """Write all lines to a stream as they are made, and return how many cases. Memory: one batch."""
     check_choice(form, FORMATS, "form")
     out.write(heading(suite, form))
@@ -101,7 +101,7 @@ def stream(suite: Suite, out: BinaryIO, *, form: Format = "hex", progress: Progr
 
 
 def write_suite(
-    suite: Suite,
+    suite: Written,
     directory: str | Path,
     *,
     name: str | None = None,
@@ -126,7 +126,7 @@ def write_suite(
     staging = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=target))
     try:
         files = _lines_of_all(suite, staging, name, wanted, progress)
-        text = include(suite.unit, suite.layout, suite.cases, name, bits=suite.line_bits)
+        text = include(suite.unit, suite.layout, suite.cases, name, adapter=suite.adapter)
         files["include"] = _put(staging / f"{name}.svh", text.encode())
         sidecar = {**suite.as_dict(), "name": name, "files": files}
         _put(staging / f"{name}.json", (json.dumps(sidecar, indent=1) + "\n").encode())
@@ -144,7 +144,7 @@ def _put(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def _lines_of_all(
-    suite: Suite, staging: Path, name: str, formats: tuple[Format, ...], progress: Progress | None
+    suite: Written, staging: Path, name: str, formats: tuple[Format, ...], progress: Progress | None
 ) -> dict[str, Any]:
     """Write the lines of every format in one pass, and say what is in each file."""
     digests = {form: sha256() for form in formats}

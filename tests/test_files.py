@@ -1217,3 +1217,8 @@ def test_every_layout_is_in_the_page_of_the_documentation():
     for name in LAYOUTS:
         assert f"`{name}`" in page
         assert layout_named(name).container in page
+
+
+def test_a_tensor_of_nothing_is_one_tile_however_many_rows_it_claims():
+    nothing = mxfp.files.Tensor("x", (2**62, 0), "F32", ())
+    assert nothing.tile(1 << 22) == 2**62

@@ -75,8 +75,6 @@ def cuts(tensor: Tensor, step: int = 1) -> Iterator[tuple[int, int]]:
     """Rows from … to of about TILE elements, at which a tensor can be cut and so can one of that step."""
     rows, step = tensor.rows, math.lcm(tensor.step, step)
     each = -(-tensor.tile(TILE) // step) * step
-    if not tensor.elements:
-        each = max(rows, 1)  # rows of nothing, of which a header can claim any number
     return ((start, min(start + each, rows)) for start in range(0, max(rows, 1), each))
 
 

@@ -70,6 +70,8 @@ class Tensor:
 
     def tile(self, size: int) -> int:
         """Rows, a multiple of `step`, that hold about `size` elements; at least one step."""
+        if not self.elements:
+            return max(self.rows, 1)  # rows of nothing, of which a header can claim any number
         each = max(self.elements // max(self.rows, 1), 1)
         return max(size // each // self.step, 1) * self.step
 

@@ -633,7 +633,7 @@ KERNEL_MUTANTS = {
     "a task that is left out": (
         "matmul.spread",
         lambda make: lambda run, count, *rest, **options: make(run, count - 1, *rest, **options),
-        the_tile_check,
+        the_field_check,
     ),
     "prepared by a kernel with the high nibble first": (
         "operands.pack_panels",
@@ -656,8 +656,13 @@ KERNEL_MUTANTS = {
 ASSEMBLY_MUTANTS = {
     "seeds one too high": ("matmul.rows_of", changed_rows(seeds=lambda x: x + np.int32(1)), the_tile_check),
     "an entry of the lookup of rows": ("operands.constants", changed, the_tile_check),
+    "a turn that is left out": (
+        "matmul.share",
+        lambda make: lambda run, count, *rest, **options: make(run, count - 1, *rest, **options),
+        the_row_check,
+    ),
 }
-"""What the loops for any machine do not read."""
+"""What the loops for any machine do not read, or do."""
 KERNEL_CHECKS = sorted(
     {check for *_, check in [*KERNEL_MUTANTS.values(), *ASSEMBLY_MUTANTS.values()]},
     key=lambda check: check.__name__,

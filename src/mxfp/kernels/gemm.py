@@ -16,6 +16,7 @@ from ._jit import kernel
 from .assembly import HEIGHT
 from .operands import corners, panel_scales, store, unpack_panel
 from .plans import CHUNK
+from .threads import take
 from .tiles import TILE
 
 
@@ -56,18 +57,24 @@ def float_tasks(
 
 @kernel
 def gemv_tasks(
-    begin: int, end: int, tag: Any, rows: Any, panels: Any, shape: Any, height: Any, factor: Any,
-    out: Any, edge: Any,
+    turns: Any, count: int, step: int, tag: Any, rows: Any, panels: Any, shape: Any, height: Any,
+    factor: Any, out: Any, edge: Any,
 ) -> None:  # fmt: skip
-    """A few rows by panels of nibbles; height is a tuple as long as there are rows."""
+    """A few rows by panels of nibbles, some of which are taken at a turn, until all `count` are done.
+
+    height is a tuple as long as there are rows.
+    """
     state = np.empty(len(height) * WIDTH, np.float32)
-    for panel in range(begin, end):
-        place = panels.first + panel
-        state[:] = 0
-        tiles.gemv(
-            tag, height, shape.group, rows.integers, rows.seeds, rows.scales,
-            panels.codes, place * shape.blocks * panels.codes_per_block,
-            panels.scales, place * (shape.stored // panels.per_scale) * WIDTH,
-            shape.stored, panels.constants, state,
-        )  # fmt: skip
-        store(state, panel, 0, 1, factor, out, edge)
+    first = take(turns, step)
+    while first < count:
+        for panel in range(first, min(first + step, count)):
+            place = panels.first + panel
+            state[:] = 0
+            tiles.gemv(
+                tag, height, shape.group, rows.integers, rows.seeds, rows.scales,
+                panels.codes, place * shape.blocks * panels.codes_per_block,
+                panels.scales, place * (shape.stored // panels.per_scale) * WIDTH,
+                shape.stored, panels.constants, state,
+            )  # fmt: skip
+            store(state, panel, 0, 1, factor, out, edge)
+        first = take(turns, step)

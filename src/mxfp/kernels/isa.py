@@ -56,12 +56,25 @@ def available() -> tuple[str, ...]:
     """Names of those that numba compiles for in this process, the widest first."""
     if _config.DISABLE_JIT:
         return ("portable",)
+    on_x86 = target().startswith("x86_64")
+    has = features()
+    return tuple(name for name, needs in _FEATURES.items() if has.issuperset(needs) and (on_x86 or not needs))
+
+
+def target() -> str:
+    """What numba compiles for in this process, as LLVM names it: x86_64-unknown-linux-gnu; "" for nothing."""
+    return "" if _config.DISABLE_JIT else str(_magic()[0])
+
+
+def features() -> frozenset[str]:
+    """What that machine has, by LLVM's names: avx2, f16c."""
+    return frozenset(name[1:] for name in _magic()[2].split(",") if name.startswith("+"))
+
+
+def _magic() -> Any:
     from numba.core.registry import cpu_target
 
-    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
-    has = {name[1:] for name in features.split(",") if name.startswith("+")}
-    on_x86 = triple.startswith("x86_64")
-    return tuple(name for name, needs in _FEATURES.items() if has.issuperset(needs) and (on_x86 or not needs))
+    return cpu_target.target_context.codegen().magic_tuple()
 
 
 _forced: list[list[str]] = []

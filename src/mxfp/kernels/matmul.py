@@ -46,7 +46,7 @@ from .operands import (
     scale_values,
 )
 from .plans import DOUBLE, INT64, SINGLE, Aligned, Plan, Register, Rounded, plan
-from .threads import spread, thread_count
+from .threads import share, spread, thread_count
 
 __all__ = ["multiply", "plan"]
 
@@ -76,7 +76,7 @@ def multiply(
     length = a.codes.shape[1]
     if not (rows and columns and length):
         return None
-    work = _Work(chosen, a, b, accumulator, out)
+    work = Work(chosen, a, b, accumulator, out)
     if work.infinite():
         return 0
     done = rows
@@ -102,17 +102,21 @@ def _even(count: int, most: int, unit: int) -> int:
     return -(-count // (slabs * unit)) * unit
 
 
-class _Work:
+class Work:
     """One product: what its slabs share."""
 
     def __init__(
         self, chosen: Plan, a: Side, b: Side | PreparedMatrix, accumulator: Accumulator, out: NDArray[Any]
     ) -> None:
         self.plan, self.a, self.b, self.accumulator, self.out = chosen, a, b, accumulator, out
-        self.marked_a = marked_rows(a.codes, a.scales, a.format)
+        self.isa = isa.chosen()
+        self.largest = int(a.scales.max(initial=0))
+        self.marked_a = marked_rows(a.codes, a.scales, a.format, self.largest)
         prepared = isinstance(b, PreparedMatrix)
         self.marked_b = (
-            b.marked if isinstance(b, PreparedMatrix) else marked_rows(b.codes, b.scales, b.format)
+            b.marked
+            if isinstance(b, PreparedMatrix)
+            else marked_rows(b.codes, b.scales, b.format, int(b.scales.max(initial=0)))
         )
         # There are micro-kernels for groups of 16 and 32; the loops serve the others.
         self.tag = isa.tag() if chosen.group in (16, 32) else isa.Portable()
@@ -129,8 +133,9 @@ class _Work:
         self.factor = Factor(a.tensor_scale * b.tensor_scale, out.dtype != DOUBLE)
         length = self.blocks * BLOCK
         self.tall = _even(out.shape[0], min(max(SLAB // (length * HEIGHT), 1) * HEIGHT, ROWS), HEIGHT)
-        if self._is_gemv():
-            self.tall = GEMV_ROWS[isa.chosen()]
+        self.is_gemv = self._is_gemv()
+        if self.is_gemv:
+            self.tall = GEMV_ROWS[self.isa]
         wide = out.shape[1] if self.direct else COLUMNS
         self.wide = wide if prepared else min(max(SLAB // (length * WIDTH), 1) * WIDTH, wide)
 
@@ -170,7 +175,7 @@ class _Work:
         if self.exact:
             done = self._exact(down, across, packed, target, edge)
         elif plan.vectors and (plan.state == DOUBLE or self._finite(down)):
-            run = self._gemv if self._is_gemv() else self._floats
+            run = self._gemv if self.is_gemv else self._floats
             done = run(down, across, packed, target, edge)
         else:
             done = self._steps(down, across, packed, target, edge)
@@ -181,11 +186,14 @@ class _Work:
     def _finite(self, down: slice) -> bool:
         """Whether every sum times its row's scale is finite in float32, as the micro-kernels need it."""
         scale = self.a.format.scale
-        largest = int(self.a.scales[down].max(initial=0))
-        if largest == scale.nan_code:
-            codes = self.a.scales[down]
-            largest = int(codes.max(where=codes < scale.nan_code, initial=0))
-        return float(scale.values[largest]) * 2.0 ** (self.lsb + self.plan.bits - 1) < 2.0**128
+
+        def finite(largest: int) -> bool:
+            return float(scale.values[largest]) * 2.0 ** (self.lsb + self.plan.bits - 1) < 2.0**128
+
+        if self.largest < scale.nan_code and finite(self.largest):
+            return True
+        codes = self.a.scales[down]
+        return finite(int(codes.max(where=codes < scale.nan_code, initial=0)))
 
     def _is_gemv(self) -> bool:
         plan, a, b = self.plan, self.a.format, self.b.format
@@ -195,7 +203,7 @@ class _Work:
             and plan.kind.name == "bytes"
             and b.element.bits == 4
             and plan.group == a.block
-            and self.out.shape[0] <= GEMV_MOST[isa.chosen()]
+            and self.out.shape[0] <= GEMV_MOST[self.isa]
             and (plan.group, b.scale.mantissa_bits, b.scale.has_zero) in ((32, 0, False), (16, 3, True))
         )
 
@@ -226,29 +234,32 @@ class _Work:
         tasks = panels * -(-count // per_task)
         return Shape(count, panels, self.blocks, self.plan.group, self.stored, groups, per_task, tasks)
 
-    def _floats(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
-        from .gemm import float_tasks
-
+    def floats(self, down: slice, across: slice, packed: tuple[Codes, Codes, int]) -> tuple[Rows, Panels]:
+        """Both sides as the micro-kernels that add floats take them."""
         rows = self._rows(down)
         if self._fields(rows.scales, packed, across):
             table_a, table_b = scale_fields(self.a.format, self.lsb), scale_fields(self.b.format, 127)
         else:
             table_a = scale_values(self.a.format, self.lsb, self.plan.state)
             table_b = scale_values(self.b.format, 0, self.plan.state)
-        rows = rows._replace(scales=table_a.take(rows.scales))
-        panels = self._panels(packed, table_b)
+        return rows._replace(scales=table_a.take(rows.scales)), self._panels(packed, table_b)
+
+    def _floats(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
+        from .gemm import float_tasks
+
+        rows, panels = self.floats(down, across, packed)
         shape = self._shape(down, across)
         offset = self.plan.kind.offset
         spread(
             float_tasks, shape.tasks, self.tag, rows, panels, shape, offset, self.factor, target, edge,
-            grain=shape.grain(FLOAT_WORK[isa.chosen()]),
+            grain=shape.grain(FLOAT_WORK[self.isa]),
         )  # fmt: skip
         return True
 
     def _fields(self, codes: Codes, packed: Any, across: slice) -> bool:
         """Whether both scales multiplied are normal float32, so that adding exponent fields does it."""
         a, b, plan = self.a.format, self.b.format, self.plan
-        wide = isa.chosen() == "avx512vnni" and plan.state == SINGLE and plan.group == b.block == BLOCK
+        wide = self.isa == "avx512vnni" and plan.state == SINGLE and plan.group == b.block == BLOCK
         if not (wide and a.scale.power_of_two and b.scale.power_of_two):
             return False
         if isinstance(self.b, PreparedMatrix):
@@ -269,7 +280,7 @@ class _Work:
         rows = rows._replace(scales=values.take(rows.scales))
         shape = self._shape(down, across, height)
         panels = self._panels(packed, values)
-        spread(
+        share(
             gemv_tasks, shape.panels, self.tag, rows, panels, shape, (0,) * height, self.factor, target, edge,
             grain=shape.grain(GEMV_WORK),
         )  # fmt: skip
@@ -292,7 +303,7 @@ class _Work:
             exact_tasks, shape.tasks, self.tag,
             rows._replace(scales=scale_values(a, self.lsb, np.float64).take(codes)), low, high,
             self._panels(packed, scale_values(b, 0, np.float64)), exponents_b, shape, offset, kinds, room,
-            wide, self.factor, target, edge, grain=shape.grain(FLOAT_WORK[isa.chosen()]),
+            wide, self.factor, target, edge, grain=shape.grain(FLOAT_WORK[self.isa]),
         )  # fmt: skip
         if not wide.any():
             return True

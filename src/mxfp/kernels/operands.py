@@ -186,9 +186,12 @@ def scale_significands(fmt: BlockFormat) -> NDArray[np.int32]:
     return found
 
 
-def marked_rows(codes: Codes, scales: Codes, fmt: BlockFormat) -> NDArray[np.bool_]:
-    """Codes (N, K), scales (N, blocks) -> (N,) whether a row has a NaN scale or an element not finite."""
-    if int(scales.max(initial=0)) < fmt.scale.nan_code and fmt.element.finite.all():
+def marked_rows(codes: Codes, scales: Codes, fmt: BlockFormat, largest: int) -> NDArray[np.bool_]:
+    """Codes (N, K), scales (N, blocks) -> (N,) whether a row has a NaN scale or an element not finite.
+
+    largest: of the scale codes.
+    """
+    if largest < fmt.scale.nan_code and fmt.element.finite.all():
         return np.zeros(len(codes), np.bool_)
     marked: NDArray[np.bool_] = (scales == fmt.scale.nan_code).any(axis=1)
     if not fmt.element.finite.all():

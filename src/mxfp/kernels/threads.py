@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import numba
 import numpy as np
+from numba import types
+from numba.extending import intrinsic, overload
 from numba.np.ufunc import parallel as layers
 
 from . import isa, tiles
@@ -27,6 +29,8 @@ _config: Any = numba.config
 
 PIECES: Final = 4
 """Pieces for each thread: few enough to cost nothing, enough that a slow core holds up none."""
+TURNS: Final = 16
+"""Turns for each thread, which cost less."""
 WORTH = 1.0
 """How much of a grain is worth a thread; 0 shares whatever can be shared, which tests want."""
 WATCH: Final = 30_000
@@ -157,18 +161,70 @@ def spread(run: Callable[..., Any], count: int, *arguments: Any, grain: int = 1)
 
     grain: how many are worth a thread. A call from a second thread, while the helpers are busy, is alone.
     """
-    threads = min(thread_count(), count // max(int(grain * WORTH), 1))
-    if threads <= 1 or not _pool.lock.acquire(blocking=False):
-        if count > 0:
-            run(0, count, *arguments)
-        return
+    threads = _worth(count, grain)
+    pieces = min(PIECES * threads, count)
+
+    def work(piece: int) -> None:
+        run(piece * count // pieces, (piece + 1) * count // pieces, *arguments)
+
+    if count > 0 and not (threads > 1 and _together(work, pieces, threads)):
+        run(0, count, *arguments)
+
+
+def share(run: Callable[..., Any], count: int, *arguments: Any, grain: int = 1) -> None:
+    """The same for a kernel that cuts range(count) itself: each thread calls it once, and it takes turns.
+
+    run(turns, count, step, *arguments) does `step` of them from every `take(turns, step)` on that is below
+    count. To call a kernel costs some ten microseconds once its operands have been through the caches,
+    which is as long as half a megabyte takes to read.
+    """
+    threads = _worth(count, grain)
+    turns, step = np.zeros(1, np.int64), max(count // (TURNS * threads), 1)
+
+    def work(piece: int) -> None:
+        run(turns, count, step, *arguments)
+
+    if count > 0 and not (threads > 1 and _together(work, threads, threads)):
+        work(0)
+
+
+def _worth(count: int, grain: int) -> int:
+    """How many threads so much work is worth, one at least."""
+    return max(min(thread_count(), count // max(int(grain * WORTH), 1)), 1)
+
+
+def _together(work: Callable[[int], None], pieces: int, threads: int) -> bool:
+    """Do all pieces with helpers; False, and nothing is done, if those are busy."""
+    if not _pool.lock.acquire(blocking=False):
+        return False
     lock = _pool.lock
     try:
-        pieces = min(PIECES * threads, count)
-
-        def work(piece: int) -> None:
-            run(piece * count // pieces, (piece + 1) * count // pieces, *arguments)
-
         _pool.run(_Job(iter(range(pieces)), work), threads - 1)
     finally:
         lock.release()
+    return True
+
+
+def take(turns: Any, step: int) -> int:
+    """What turns[0] was before `step` was added to it, by no other thread at the same time."""
+    turns[0] += step
+    return int(turns[0]) - step
+
+
+def _atomic(context: Any, turns: Any, step: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, values[0])
+        return builder.atomic_rmw("add", array.data, values[1], "monotonic")
+
+    return types.int64(turns, types.int64), generate
+
+
+_add: Any = intrinsic(_atomic)
+
+
+@overload(take, strict=False)
+def _take(turns: Any, step: int) -> Any:
+    def fast(turns: Any, step: Any) -> Any:
+        return _add(turns, step)
+
+    return fast

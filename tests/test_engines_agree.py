@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One body for every engine: the same bits, for every thread count and from several threads at once."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -89,11 +90,11 @@ def agree_matmul(a, b, engine, accumulators=ACCUMULATORS):
 
 
 def test_every_engine_of_the_package_is_in_the_table():
-    from mxfp.kernels import blocks, encode, isa
+    from mxfp.kernels import blocks, dequantize, encode, isa, scaled_blocks, scaled_dequantize
 
     assert {how.engine for how in ENGINES.values()} == set(NAMES)
     assert {how.isa for how in ENGINES.values()} == {None, *isa.available()}
-    for module in (blocks, encode):
+    for module in (blocks, dequantize, encode, scaled_blocks, scaled_dequantize):
         assert isa not in vars(module).values(), "quantize has instruction sets now: see QUANTIZING"
 
 
@@ -317,10 +318,8 @@ def test_the_number_of_threads_changes_nothing(monkeypatch, count):
     before = numba.get_num_threads()
     try:
         numba.set_num_threads(min(count, before))
-        for rounding in ("nearest_even", "stochastic"):
-            agree_quantize(
-                x, mxfp.MXFP4, "numba", rounding=rounding, seed=1 if rounding == "stochastic" else None
-            )
+        for fmt, rounding in itertools.product((mxfp.MXFP4, mxfp.NVFP4), ("nearest_even", "stochastic")):
+            agree_quantize(x, fmt, "numba", rounding=rounding, seed=1 if rounding == "stochastic" else None)
         agree_matmul(
             random_blocks(mxfp.MXFP4, (20, 300), seed=1),
             random_blocks(mxfp.MXFP4, (300, 20), seed=2, axis=0),

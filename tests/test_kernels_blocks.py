@@ -11,6 +11,7 @@ import mxfp
 from mxfp.blocks import blocks_along, element_index, tiles
 from mxfp.encode import encode_scaled, starts
 from mxfp.formats import Specials
+from mxfp.kernels import arrays
 from mxfp.kernels import blocks as kernels
 from mxfp.kernels.encode import encoding, nearest_code
 from support import (
@@ -184,11 +185,11 @@ def test_every_axis_of_hard_arrays_with_specials(fmt, dtype):
         ((2, 1), 0),
         ((31, 2), 0),
         ((64, 3), 0),
-        ((size(65, 3), kernels.STRIP + 1), 0),
-        ((size(33, 2), 2 * kernels.STRIP), 0),
+        ((size(65, 3), arrays.STRIP + 1), 0),
+        ((size(33, 2), 2 * arrays.STRIP), 0),
         ((2, 34, 3, 2), 1),
         ((259, size(33, 3)), 1),
-        ((size(3, 1), 32 * kernels.TOGETHER + 5), 1),
+        ((size(3, 1), 32 * arrays.TOGETHER + 5), 1),
         ((2, 3, 1, 35, 1, 2), 3),
     ],
     ids=str,
@@ -262,7 +263,7 @@ def test_arrays_of_many_tiles(monkeypatch, engine, tile):
     drawn = [
         mxfp.quantize(x, axis=axis, rounding="stochastic", rng=np.random.default_rng(1)) for axis in range(3)
     ]
-    monkeypatch.setattr(kernels, "TILE", tile)
+    monkeypatch.setattr(arrays, "TILE", tile)
     monkeypatch.setattr(tiles, "__defaults__", (tile,))
     for axis in range(3):
         for other in (x, layouts(x)["strided"]):
@@ -503,7 +504,7 @@ PIECE = 1 << 12
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int16", "int64", "float64", "float32"])
 def test_quantize_takes_memory_for_its_result_and_a_tile(monkeypatch, dtype):
-    monkeypatch.setattr(kernels, "TILE", PIECE)
+    monkeypatch.setattr(arrays, "TILE", PIECE)
     wide = np.zeros((size(128, 3), 2048), DTYPES.get(dtype, dtype))
     some = wide[:, ::2]
     # A copy of a tile, widened; 64-bit integers take many temporaries on their way to float64.
@@ -518,7 +519,7 @@ def test_quantize_takes_memory_for_its_result_and_a_tile(monkeypatch, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dequantize_into_an_array_takes_memory_for_a_tile(monkeypatch, dtype):
-    monkeypatch.setattr(kernels, "TILE", PIECE)
+    monkeypatch.setattr(arrays, "TILE", PIECE)
     rows = size(128, 3)
     q = mxfp.BlockArray(np.zeros((rows, 2048), np.uint8), np.zeros((rows, 64), np.uint8), mxfp.MXFP4)
     for one, out in (

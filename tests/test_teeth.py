@@ -12,10 +12,12 @@ import pytest
 import mxfp
 import oracle
 from mxfp import accumulate, blocks, dot, floats, packing, registers, scale
+from mxfp.files.sqnr import sqnr
 from mxfp.formats import ElementFormat
-from mxfp.kernels import isa
+from mxfp.kernels import isa, scaled_tables
 from support import (
     DTYPES,
+    as_floats,
     bits,
     by_bisection,
     check_quantize,
@@ -469,6 +471,73 @@ def the_layout_check():
         same_bits(mxfp.matmul(a, w), mxfp.matmul(a, b, engine="reference"))
 
 
+def scaled_blocks(dtype="float32", t=0.375):
+    """Blocks of NVFP4 under the scale codes 50 … 69: elements on every midpoint and one pattern beside."""
+    scales = mxfp.UE4M3.values[50:70, None] * t
+    middles = (np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]) * scales).astype(DTYPES[dtype])
+    x = np.zeros((20, 32), DTYPES[dtype])
+    for left, by in ((0, -1), (8, 0), (16, 1)):
+        x[:, left : left + 7] = as_floats(bits(middles).astype(np.int64) + by, DTYPES[dtype])
+    x[:, 15] = x[:, 31] = (6 * scales[:, 0]).astype(DTYPES[dtype])
+    return x, t
+
+
+def agree_scaled(x, *, axis=-1, **options):
+    """Quantize to NVFP4 on both engines, over memory in which nothing is right yet."""
+    found = []
+    for engine in ("numba", "reference"):
+        shape = list(x.shape)
+        shape[axis] = -(-shape[axis] // 16)
+        out = np.full(x.shape, 99, np.uint8), np.full(shape, 99, np.uint8)
+        rng = np.random.default_rng(1) if options.get("rounding") == "stochastic" else None
+        found.append(mxfp.quantize(x, mxfp.NVFP4, axis=axis, rng=rng, out=out, engine=engine, **options))
+    same_blocks(found[0], found[1].codes, found[1].scales)
+    assert found[0].tensor_scale == found[1].tensor_scale
+
+
+def the_scaled_check():
+    for dtype in ("float32", "float64"):
+        x, t = scaled_blocks(dtype)
+        agree_scaled(x, tensor_scale=t)
+
+
+def the_scaled_scale_check():
+    """Largest magnitudes on and beside every start of a scale, and infinity."""
+    found = scaled_tables.scale_starts(mxfp.NVFP4, "nearest", 1.0)
+    x = np.concatenate([found, np.nextafter(found, 0), [np.inf]])[:, None]
+    agree_scaled(x, tensor_scale=1.0)
+    agree_scaled(x.T, tensor_scale=1.0, axis=0)
+
+
+def the_scaled_drawn_check():
+    x = np.random.default_rng(1).uniform(-6, 6, (4, 33))
+    agree_scaled(x, rounding="stochastic", tensor_scale=0.25)
+    agree_scaled(x, rounding="stochastic", tensor_scale=0.25, axis=0)
+
+
+def the_largest_check():
+    for at in (0, 40):
+        x = np.zeros((2, 33))
+        x.ravel()[at] = -700.0
+        agree_scaled(x)
+
+
+def the_scaled_dequantize_check():
+    q = random_blocks(mxfp.NVFP4, (6, 70), seed=1, nan_share=0.2)
+    for dtype in DTYPES:
+        same_bits(mxfp.dequantize(q, dtype=dtype), mxfp.dequantize(q, dtype=dtype, engine="reference"))
+
+
+def the_sqnr_check():
+    for fmt in (mxfp.MXFP4, mxfp.NVFP4):
+        for dtype in ("float32", "float16", "bfloat16"):
+            x = np.random.default_rng(1).standard_normal((3, 72)).astype(DTYPES[dtype])
+            q = mxfp.quantize(x, fmt)
+            found, expected = (sqnr(x, q, engine=engine) for engine in ("numba", "reference"))
+            assert math.isclose(found.signal, expected.signal, rel_tol=1e-12)
+            assert math.isclose(found.noise, expected.noise, rel_tol=1e-12)
+
+
 def changed(make, index=5, by=1):
     """What makes a table, with one entry of the table changed."""
 
@@ -634,6 +703,71 @@ KERNEL_MUTANTS = {
         "matmul.spread",
         lambda make: lambda run, count, *rest, **options: make(run, count - 1, *rest, **options),
         the_field_check,
+    ),
+    "codes that end one pattern late": (
+        "scaled_tables.last_patterns",
+        lambda make: all_changed(make, lambda x: x + 1),
+        the_scaled_check,
+    ),
+    "one code that ends one pattern late": (
+        "scaled_blocks.ends_of_elements",
+        lambda make: changed(make, 60 * scaled_tables.STEPS + 3),
+        the_scaled_check,
+    ),
+    "ends of the scale beside": (
+        "scaled_blocks.ends_of_elements",
+        lambda make: all_changed(make, lambda x: np.roll(x, scaled_tables.STEPS)),
+        the_scaled_check,
+    ),
+    "midpoints of NVFP4 that go away from zero": (
+        "scaled_tables.starts",
+        lambda make: lambda element, rounding: make(element, "nearest_away"),
+        the_scaled_check,
+    ),
+    "a scale that ends one pattern late": (
+        "scaled_blocks.ends_of_scales",
+        lambda make: changed(make, 60),
+        the_scaled_scale_check,
+    ),
+    "infinity that has a scale": (
+        "scaled_blocks.ends_of_scales",
+        lambda make: changed(make, 126),
+        the_scaled_scale_check,
+    ),
+    "draws of NVFP4 one element late": (
+        "scaled_blocks.element_index",
+        lambda make: all_changed(make, lambda x: x + np.uint64(1)),
+        the_scaled_drawn_check,
+    ),
+    "starts of NVFP4 that the rounding is not": (
+        "scaled_blocks.starts",
+        lambda make: lambda element, rounding: make(element, "nearest_even"),
+        the_scaled_drawn_check,
+    ),
+    "values that are rounded twice": (
+        "scaled_dequantize.values_of",
+        lambda make: lambda fmt, t, dtype: make(fmt, t, DTYPES["float32"]).astype(np.float64).astype(dtype),
+        the_scaled_dequantize_check,
+    ),
+    "a block that is left out": (
+        "arrays.spread",
+        lambda make: lambda run, count, *rest, **options: make(run, count - 1, *rest, **options),
+        the_scaled_check,
+    ),
+    "a largest magnitude that is not seen": (
+        "largest.share_out",
+        lambda make: lambda run, count, *rest, **options: None,
+        the_largest_check,
+    ),
+    "squares of other elements": (
+        "squares.decoding",
+        lambda make: lambda element: make(mxfp.E2M3),
+        the_sqnr_check,
+    ),
+    "squares under the scale beside": (
+        "squares.patterns",
+        lambda make: all_changed(make, lambda x: x if x.size > 32 else x + x.dtype.type(1)),
+        the_sqnr_check,
     ),
     "prepared by a kernel with the high nibble first": (
         "operands.pack_panels",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import mmap
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -308,7 +309,7 @@ def quantize(
     if tensor_scale is not None or not fmt.tensor_scale:
         shared = check_tensor_scale(1.0 if tensor_scale is None else tensor_scale, fmt)
     else:
-        shared = float(scale.tensor_scale_for(_largest(given), fmt))
+        shared = float(scale.tensor_scale_for(largest_magnitude(given, engine=engine), fmt))
     key = None if rng is None else draw_key(rng)
     twin = _twin(engine, fmt) if rule != "search" else None
     run = _quantize_rows if twin is None else twin.quantize_rows
@@ -368,20 +369,57 @@ def _kind(value: Any) -> str:
 
 def _twin(engine: Engine, fmt: BlockFormat) -> Any:
     """The compiled twin of this room, or None where the reference does the work."""
-    if engine == "reference" or fmt.scale.mantissa_bits:
+    if engine == "reference":
         return None
-    from .kernels import blocks
+    from .kernels import blocks, scaled_blocks
 
-    return blocks if blocks.supports(fmt) else None
+    return next((twin for twin in (blocks, scaled_blocks) if twin.supports(fmt)), None)
 
 
-def _largest(x: NDArray[Any]) -> float:
-    """The largest finite magnitude of the array, as float64."""
+def work_alone() -> None:
+    """Have kernels of this room, called from this thread, work in it alone: for a thread among others."""
+    _thread.alone = True
+
+
+def works_alone() -> bool:
+    """Whether this thread asked for that."""
+    return getattr(_thread, "alone", False)
+
+
+_thread = threading.local()
+
+
+def largest_magnitude(x: NDArray[Any], *, finite: bool = True, engine: Engine = "numba") -> float:
+    """Reals (...) -> the largest finite magnitude, as float64, 0 if there is none.
+
+    finite: False counts all, and is infinity or NaN where one of them is there.
+
+    >>> largest_magnitude(np.array([1.5, -3.0, np.inf])), largest_magnitude(np.ones(0))
+    (3.0, 0.0)
+    """
+    if engine == "numba" and x.dtype.kind not in "iu" and x.size:
+        from .kernels.largest import largest as fast
+
+        found = fast(x)
+        if not finite or math.isfinite(found):
+            return found
     largest = 0.0
     for place, _ in tiles(x.shape, 0, 1):
         values = np.abs(to_float64(x[place]))
-        largest = max(largest, float(np.max(values, where=np.isfinite(values), initial=0.0)))
+        kept = np.isfinite(values) | (not finite)
+        largest = float(np.maximum(largest, np.max(values, where=kept, initial=0.0)))
     return largest
+
+
+def square_sums(x: NDArray[Any], q: BlockArray) -> tuple[float, float] | None:
+    """Floats of 16 or 32 bits and the same quantized -> the sums of squares of x and of x - q, compiled.
+
+    None where there is no kernel, and not finite where an element is not. `mxfp.files.sqnr` is the clear
+    version, and all of the door's use.
+    """
+    from .kernels.squares import square_sums as fast
+
+    return fast(x, q)
 
 
 def _refuse_nonfinite(x: NDArray[Any]) -> None:
@@ -548,7 +586,7 @@ def dequantize(
     if twin is None:
         _dequantize_rows(q, values)
     else:
-        twin.dequantize_rows(q.codes, q.scales, q.block_axis, q.format, values)
+        twin.dequantize_rows(q.codes, q.scales, q.block_axis, q.format, q.tensor_scale, values)
     return values if out is None else out
 
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from ..blocks import work_alone
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 MOST_THREADS: Final = 4
-"""The kernels have threads of their own; these are for what numpy does alone, and for reading."""
+"""Kernels called from these have no threads of their own: each works on a tile, from reading it on."""
 TILE: Final = 1 << 20
 """Elements that a thread works on at a time, about; rows are not cut."""
 
@@ -33,7 +35,7 @@ def in_order(work: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Res
     [0, 1, 4, 9]
     """
     threads = thread_count()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="mxfp-file")
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="mxfp-file", initializer=work_alone)
     waiting: deque[Future[Result]] = deque()
     try:
         for job in jobs:

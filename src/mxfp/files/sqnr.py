@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocks import BlockArray, dequantize
+from ..blocks import ENGINES, BlockArray, Engine, check_choice, dequantize, square_sums
 from ..floats import BFLOAT16
 
 CHUNK: Final = 1 << 16
@@ -52,22 +52,28 @@ class Sqnr:
         return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
 
 
-def sqnr(x: NDArray[Any], q: BlockArray) -> Sqnr:
+def sqnr(x: NDArray[Any], q: BlockArray, *, engine: Engine = "numba") -> Sqnr:
     """Floats of 16 or 32 bits, and the same quantized -> their Sqnr.
 
     Squares and sums are float64. What is squared is exact for a format without a tensor scale and a
     deterministic rounding: then a difference is no larger than the element, and float32 holds it. Stochastic
     rounding has it rounded once to float32, 24 bits; with a tensor scale all is float64. Of n elements the
-    ratio is right to about n * 2**-53, and mostly far better.
+    ratio is right to about n * 2**-53, and mostly far better. engine: both add the same squares, "numba" in
+    one pass and in another order.
 
     >>> import mxfp, numpy as np
     >>> x = np.array([3.0, 4.0, 1.25], np.float32)
     >>> sqnr(x, mxfp.quantize(x)).noise
     0.0625
     """
+    check_choice(engine, ENGINES, "engine")
+    if engine == "numba":
+        sums = square_sums(x, q)
+        if sums is not None and math.isfinite(sum(sums)):
+            return Sqnr(x.size, *sums)
     wide = np.dtype(np.float64 if q.format.tensor_scale else np.float32)
     given, left = _widened(x.reshape(-1), wide), _buffer(x.size, wide)
-    dequantize(q, out=left.reshape(q.shape))
+    dequantize(q, out=left.reshape(q.shape), engine=engine)
     with np.errstate(invalid="ignore", over="ignore"):
         np.subtract(given, left, out=left)
     signal, noise = _squared(given), _squared(left)

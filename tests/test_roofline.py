@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The roofline: its arithmetic on made-up times, the probes, and one small real run; no figure is timed."""
 
+import contextlib
 import itertools
 import json
 import math
@@ -74,24 +75,28 @@ def test_caches_are_counted_by_who_shares_them_and_instructions_are_left_out(tmp
         Cache(3, 32 << 20, 1),
     ]
     assert [caches.held(cache, 3) for cache in found] == [144 << 10, 3 << 20, 64 << 20]
-    assert [caches.level_of(n << 10, found, 3) for n in (144, 145, 3072, 3073, 65536, 65537)] == [
-        "L1",
-        "L2",
-        "L2",
-        "L3",
-        "L3",
-        "memory",
-    ]
+    sizes_and_levels = {144: "L1", 145: "L2", 3072: "L2", 3073: "L3", 65536: "L3"}
+    for nbytes, level in sizes_and_levels.items():
+        assert caches.level_of(nbytes << 10, found, 3) == level
     assert caches.last_level(found, 3) == 64 << 20
 
 
 def test_where_the_system_says_nothing_a_last_level_is_assumed(tmp_path):
     assert caches.caches(root=tmp_path, cpus=[0]) == []
     assert caches.last_level([], 4) == caches.ASSUMED
-    assert caches.level_of(caches.ASSUMED + 1, [], 4) == "memory"
+    assert caches.level_of(caches.ASSUMED, [], 4) == "cache"
+    assert caches.level_of(caches.COLD * caches.ASSUMED, [], 4) == "memory"
     fake_cpus(tmp_path, [(1, "Data", "some", 1), (2, "Unified", "64K", 1)], [0])
     (tmp_path / "cpu0/cache/index1/type").unlink()
     assert caches.caches(root=tmp_path, cpus=[0]) == []
+
+
+def test_bytes_of_which_a_cache_still_holds_a_part_are_not_called_memory():
+    found = [Cache(1, 1 << 15, 8), Cache(3, 1 << 24, 2)]
+    for nbytes in ((2 << 24) + 1, (caches.COLD * 2 << 24) - 1):
+        assert caches.level_of(nbytes, found, 4) == "L3 and memory"
+    assert caches.level_of(caches.COLD * 2 << 24, found, 4) == "memory"
+    assert caches.level_of(caches.ASSUMED + 1, [], 4) == "cache and memory"
 
 
 # --- bytes and intensities
@@ -479,6 +484,76 @@ def test_turns_are_taken_while_others_hold_the_helpers(monkeypatch):
     assert seen
 
 
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+def test_interrupted_calls_leave_the_helpers_to_the_next(monkeypatch):
+    monkeypatch.setattr(threads, "thread_count", lambda: 2)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for n in range(300):
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 * (1 + n % 50))
+                while True:
+                    spread(lambda first, last: None, 8)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    seen = set()
+
+    def work(first, last):
+        seen.add(threading.get_ident())
+        time.sleep(0.02)
+
+    spread(work, 40)
+    assert len(seen) == 2
+
+
+def test_no_more_threads_help_than_the_call_asks_for(monkeypatch):
+    for number in (5, 2):
+        monkeypatch.setattr(threads, "thread_count", lambda number=number: number)
+        seen = set()
+
+        def work(first, last, seen=seen):
+            seen.add(threading.get_ident())
+            time.sleep(0.02)
+
+        spread(work, 40)
+        assert len(seen) == number
+
+
+FORKED = """
+import os, sys, threading
+from mxfp.kernels import threads
+threads.thread_count = lambda: 2
+parent, busy, forked = os.getpid(), threading.Event(), threading.Event()
+def work(first, last):
+    if threading.current_thread() is not threading.main_thread():
+        busy.set()
+        assert forked.wait(60)
+    elif first == 0:
+        assert busy.wait(60)
+        if os.fork():
+            forked.set()
+try:
+    threads.spread(work, 2)
+except RuntimeError as error:
+    sys.stdout.write(f"{error}\\n")
+if os.getpid() == parent:
+    sys.stdout.write(f"{os.waitstatus_to_exitcode(os.wait()[1])}\\n")
+"""
+"""A piece of work that forks while a helper is at another; work that starts with the helper's is let go."""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_child_forked_in_the_middle_of_a_call_is_told_so():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert done.stdout == "this process was forked from one in the middle of a call\n0\n", done.stderr
+
+
 # --- sizes
 
 
@@ -502,9 +577,18 @@ def test_the_default_weight_leaves_room_in_memory():
 
 def test_a_weight_that_memory_has_no_room_for_is_refused(monkeypatch):
     monkeypatch.setattr(sizes, "available", lambda: 1 << 30)
-    with pytest.raises(ValueError, match=r"16,384 x 16,384 in float32 .* about 1\.5 GB of memory, of which"):
+    with pytest.raises(ValueError, match=r"16,384 x 16,384 in float32 .* about 1\.7 GB of memory, of which"):
         sizes.check_room(16384, 16384, 1024, ["float32"], 1 << 20)
     sizes.check_room(1024, 1024, 1024, ["float32"], 1 << 20)
+
+
+def test_room_is_kept_for_what_a_weight_is_made_of():
+    n, k = 4096 + 1, 4096
+    drawn = 4 * n * k  # a weight that is no multiple of panels is drawn as a whole, in float32
+    assert weights.strips(n) == 1
+    assert weights.strips(4096) == weights.STRIPS
+    for fmt in ("MXFP4", "float16", "float32"):
+        assert sizes.needed(n, k, 1, [fmt], 1 << 20) > drawn + weights.weight_bytes(fmt, n, k)
 
 
 # --- the whole
@@ -541,7 +625,7 @@ def test_a_small_run_measures_every_roof_and_every_point(found):
     for roof in (*found.bandwidths, *found.peaks):
         assert 0 < roof.low <= roof.median <= roof.value
     assert [s.nbytes for s in found.samples] == [1 << 10, 1 << 11, 1 << 12, 1 << 13]
-    assert [s.level for s in found.samples] == ["L1", "L2", "L2", "memory"]
+    assert [s.level for s in found.samples] == ["L1", "L2", "L2", "L2 and memory"]
     for line in found.series:
         assert line.ridge == line.peak.value / line.bandwidth.value
         assert line.weight_bits == {"MXFP4": 4.25, "float16": 16, "float32": 32}[line.format]
@@ -561,6 +645,8 @@ def test_json_tables_and_markdown_have_the_same_figures(found):
         for row in table.rows:
             assert f"| {' | '.join(row)} |" in text
     assert "(quoted)" not in text
+    assert "each with the bandwidth that was read in the same one" in text
+    assert "\nMeasured with numpy" in text
     assert "![caption](roofline.png)" in text
 
 
@@ -582,6 +668,69 @@ def test_json_reads_back_as_the_roofline_that_wrote_it(found):
     assert printed.json_text(again) == text
     assert printed.tables(again) == printed.tables(found)
     assert pictures(again) == pictures(found)
+
+
+def changed(found, path, value):
+    """The JSON of a Roofline with one value replaced; path: names and places, from the outside in."""
+    text = json.loads(printed.json_text(found))
+    inside = text
+    for step in path[:-1]:
+        inside = inside[step]
+    inside[path[-1]] = value
+    return json.dumps(text)
+
+
+ODD = [None, math.nan, math.inf, -1, 0, 1e308, 10**400, "x", "$\\frac", "[/red]", "\ud800", [], {}, True]
+
+
+def every_value(found, path=()):
+    """The path to every value in the JSON of a Roofline, of lists to the first one's only."""
+    inside = found.items() if isinstance(found, dict) else list(enumerate(found))[:1]
+    for step, value in inside:
+        yield (*path, step)
+        if isinstance(value, (dict, list)):
+            yield from every_value(value, (*path, step))
+
+
+def test_json_with_another_value_is_shown_or_refused_in_one_line(found):
+    accepted, lines = 0, set()
+    for path in every_value(json.loads(printed.json_text(found))):
+        for value in ODD:
+            try:
+                read = from_json(changed(found, path, value))
+            except ValueError as error:
+                lines.add(str(error))
+            else:
+                accepted += 1
+                printed.json_text(read)
+                printed.markdown(read).encode()
+    assert accepted
+    assert all(line.isprintable() and len(line) < 300 for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("points", 0, "gops"), math.nan, "Point.gops cannot be nan"),
+        (("points", 0, "seconds"), None, "the figures of MXFP4 at M = 1 do not go together"),
+        (("points", 0, "attainable"), 7.0, "the figures of MXFP4 at M = 1 do not go together"),
+        (("points", 1, "m"), 1, "it has a point twice"),
+        (("points", 0, "limit"), "patience", "Point.limit cannot be 'patience'"),
+        (("points",), [], "its points are not of its formats: MXFP4, float16, float32"),
+        (("series",), [], "its points are not of its formats: none"),
+        (("series", 0, "format"), "float32", "its points are not of its formats: float32, float16, float32"),
+        (("series", 0, "ridge"), 7.0, "the ridge of MXFP4 is not its peak by its bandwidth"),
+        (("peaks",), [], "the roofs of MXFP4 are not among the roofs"),
+        (("copies",), {}, "its copies or trials are not of its formats"),
+        (("copies", "MXFP4"), 0, "a shape, threads, copies and rows are 1 or more"),
+        (("machine",), {"cpu": "abacus"}, "there is no Machine.numba_threads"),
+        (("samples", 0, "gbs"), -1.0, "Sample.gbs cannot be -1.0"),
+        (("machine", "cpu"), "\x1b[31m", r"Machine.cpu cannot be '\\x1b"),
+    ],
+)
+def test_json_whose_parts_do_not_go_together_is_refused(found, path, value, message):
+    with pytest.raises(ValueError, match=f"this is not a roofline.json of the schema .*: {message}"):
+        from_json(changed(found, path, value))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"schema": "mxfp-roofline/1"}', "[" * 100_000])
@@ -663,6 +812,8 @@ def test_quoted_roofs_are_called_quoted_wherever_they_stand(tmp_path):
     assert "MXFP4 peak (quoted), 4,000 Gop/s" in svg
     markdown = (out / "roofline.md").read_text()
     assert "| bandwidth | 256 GB/s | - | quoted | - |" in markdown
+    assert "\nNothing was measured; by `mxfp roofline`.\n" in markdown
+    assert "Measured with" not in markdown
 
 
 @pytest.mark.usefixtures("small_caches")
@@ -689,12 +840,18 @@ def test_one_quoted_roof_leaves_the_other_measured():
             ("--format", "MXFP4", "--peak", "float32=3"),
             "a peak was given for 'float32', which is none of MXFP4",
         ),
-        (("--peak", "-3", "--no-points"), "a quoted roof is a positive number, got -3.0"),
-        (("--peak", "nan", "--no-points"), "a quoted roof is a positive number, got nan"),
+        (("--peak", "-3", "--no-points"), "a quoted roof is a number from 1e-09 to 1e.15 of .*, got -3.0"),
+        (("--peak", "nan", "--no-points"), "a quoted roof is a number from .*, got nan"),
+        (("--bandwidth", "inf", "--no-points"), "a quoted roof is a number from .*, got inf"),
+        (("--bandwidth", "1e-30", "--no-points"), "a quoted roof is a number from .*, got 1e-30"),
+        (("--peak", "=5"), "'=5' is not a number of Gop/s"),
+        (("--peak", "5", "--peak", "6"), "--peak was given more than once for all formats"),
+        (("--peak", "mxfp4=5", "--peak", "MXFP4=6"), "--peak was given more than once for MXFP4"),
+        (("--shape", "1", "1" + 400 * "0"), "a shape from 1 to 1,073,741,824, got"),
+        (("--m", "2000000000"), "numbers of rows and a shape from 1 to"),
         (("--threads", "100000"), "there are 1 to .* threads here"),
         (("--m", "0"), "Invalid value for '--m'"),
         (("--bandwidth", "0"), "Invalid value for '--bandwidth'"),
-        (("--format", "MXFP8_E4M3", "--bandwidth", "1", "--shape", "64", "64"), "has no micro-kernel"),
     ],
 )
 def test_wrong_calls_end_in_one_line(arguments, message):
@@ -702,6 +859,36 @@ def test_wrong_calls_end_in_one_line(arguments, message):
     assert done.exit_code != 0
     text = done.output + str(done.exception or "")
     assert re.search(message, text), text
+
+
+def test_a_format_without_a_micro_kernel_is_refused_before_anything_takes_time(monkeypatch):
+    def never(*arguments):
+        raise NotImplementedError
+
+    monkeypatch.setattr(measure, "_samples", never)
+    with pytest.raises(ValueError, match=r"MXFP8_E4M3 has no micro-kernel .*quote one or leave it out"):
+        measure.measure(shape=(32, 32), formats=["MXFP8_E4M3"], budget=TINY)
+
+
+def test_without_the_compiler_only_what_is_quoted_is_shown(monkeypatch):
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    refused = run_cli("--shape", "64", "64", "--bandwidth", "1", "--peak", "1")
+    assert refused.exit_code != 0
+    assert "without numba's compiler (NUMBA_DISABLE_JIT)" in str(refused.exception)
+    shown = run_cli("--shape", "64", "64", "--bandwidth", "1", "--peak", "1", "--no-points")
+    assert shown.exit_code == 0, shown.output
+
+
+def test_the_farthest_quoted_roofs_are_drawn(tmp_path):
+    for bandwidth, peak in itertools.permutations(map(str, measure.QUOTED)):
+        most = str(measure.MOST)
+        done = run_cli(
+            *("--bandwidth", bandwidth, "--peak", peak, "--no-points", "--m", "1", "--m", most),
+            *("--shape", most, most, "--out", str(tmp_path / bandwidth)),
+        )
+        assert done.exit_code == 0, done.output + str(done.exception)
+        text = (tmp_path / bandwidth / "roofline.json").read_text()
+        assert printed.json_text(from_json(text)) == text
 
 
 INTERRUPTED = """
@@ -728,7 +915,12 @@ def test_ctrl_c_ends_in_one_line_and_leaves_nothing(tmp_path):
     options = ("--bandwidth", "50", "--peak", "500", "--shape", "64", "64", "--m", "1")
     command = [sys.executable, "-c", INTERRUPTED, "roofline", *options, "--format", "float32", "--out", "out"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "0"},
     ) as process:
         while not (tmp_path / "begun").exists():
             assert process.poll() is None, process.communicate()

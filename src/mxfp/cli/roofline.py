@@ -21,8 +21,10 @@ class PeakType(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         """Text -> (format or "", Gop/s), or one clear line."""
         if isinstance(value, tuple):
             return value
-        name, _, text = str(value).rpartition("=")
+        name, equals, text = str(value).rpartition("=")
         try:
+            if equals and not name:
+                raise ValueError
             return _format_named(name), float(text)
         except ValueError:
             self.fail(f"{value!r} is not a number of Gop/s, such as 460 or MXFP4=1200", param, ctx)
@@ -129,6 +131,10 @@ def roofline(
     if out is not None:
         require_matplotlib()
         writable(out.absolute())
+    named = [name for name, _ in peaks]
+    for name in named:
+        if named.count(name) > 1:
+            raise click.UsageError(f"--peak was given more than once for {name or 'all formats'}")
     if data is not None:
         if any((shape, ms, formats, threads, peaks, bandwidth, no_points)):
             raise click.UsageError("--data shows what was measured before; only --out and --json go with it")
@@ -151,7 +157,7 @@ def roofline(
     if as_json:
         click.echo(json_text(found), nl=False)
     else:
-        terminal.print_report(Console(), headline(found), "", tables(found))
+        terminal.print_report(Console(markup=False), headline(found), "", tables(found))
     if out is not None:
         files = {
             "roofline.md": markdown(found, {PICTURES[0]: CAPTION}).encode(),

@@ -7,6 +7,9 @@ set to use: NUMBA_NUM_THREADS, numba.set_num_threads.
 
 A helper that has nothing to do watches for the next call for about a millisecond before it goes to sleep:
 waking a thread takes as long as many products.
+
+An interrupt may end a call anywhere. So that it leaves no lock behind, callers take plain ones, by `with`:
+conditions and events take theirs in Python, and an interrupt comes between two lines of it.
 """
 
 from __future__ import annotations
@@ -48,13 +51,15 @@ def watch(tag: Any, flag: Any, seen: int, looks: int, rest: int) -> None:
 
 
 class _Job:
-    """One call of `spread`: pieces to take, and who is at work on them."""
+    """One call of `spread`: pieces to take, room for so many helpers, and how many are at work."""
 
-    def __init__(self, todo: Iterator[int], work: Callable[[int], None]) -> None:
-        self.todo, self.work = todo, work
+    def __init__(self, todo: Iterator[int], work: Callable[[int], None], room: int) -> None:
+        self.todo, self.work, self.room = todo, work, room
         self.lock = threading.Lock()
         self.open, self.helpers = True, 0
-        self.idle = threading.Event()
+        self.busy = threading.Lock()
+        """Held until the last helper of a call that is over has left."""
+        self.busy.acquire()
         self.errors: list[BaseException] = []
 
     def take(self) -> None:
@@ -63,10 +68,11 @@ class _Job:
             self.work(piece)
 
     def help(self, pool: _Pool) -> None:
-        """The same in another thread, unless the call is over already."""
+        """The same in another thread, unless the call is over already or has no room."""
         with self.lock:
-            if not self.open:
+            if not (self.open and self.room):
                 return
+            self.room -= 1
             self.helpers += 1
         try:
             self.take()
@@ -75,7 +81,7 @@ class _Job:
         with self.lock:
             self.helpers -= 1
             if not (self.helpers or self.open):
-                self.idle.set()
+                self.busy.release()
                 pool.left[0] += 1
 
     def close(self, pool: _Pool) -> None:
@@ -87,19 +93,34 @@ class _Job:
             before, busy = int(pool.left[0]), self.helpers > 0
         if busy:
             watch(isa.widest(), pool.left, before, WATCH, REST)
-            self.idle.wait()
+            self.busy.acquire()
+
+    def forget(self) -> None:
+        """In a child that was forked in the middle: wait for nobody, and say what is missing."""
+        self.lock = threading.Lock()
+        if self.helpers:
+            self.helpers = 0
+            self.errors.append(RuntimeError("this process was forked from one in the middle of a call"))
+            self.busy.release()
 
 
 class _Pool:
     """The helpers, started by the first call that needs them; a forked child starts its own."""
+
+    owner: _Job | None = None
+    """The call that has the helpers."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
         """Begin anew: the threads of a parent are not there in its child."""
+        if self.owner is not None:
+            self.owner.forget()
         self.lock = threading.Lock()
-        self.call = threading.Condition()
+        self.owner = None
+        self.calling = threading.Lock()
+        self.call = threading.Condition(self.calling)
         self.called, self.left = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self.job: _Job | None = None
         self.size = 0
@@ -126,11 +147,11 @@ class _Pool:
                 job.help(self)
             del job
 
-    def run(self, job: _Job, helpers: int) -> None:
+    def run(self, job: _Job) -> None:
         """Do a job with the help of others."""
-        self.start(helpers)
+        self.start(job.room)
         try:
-            with self.call:
+            with self.calling:
                 self.job = job
                 self.called[0] += 1
                 self.call.notify_all()
@@ -195,13 +216,17 @@ def _worth(count: int, grain: int) -> int:
 
 def _together(work: Callable[[int], None], pieces: int, threads: int) -> bool:
     """Do all pieces with helpers; False, and nothing is done, if those are busy."""
-    if not _pool.lock.acquire(blocking=False):
-        return False
-    lock = _pool.lock
+    pool, job = _pool, _Job(iter(range(pieces)), work, threads - 1)
     try:
-        _pool.run(_Job(iter(range(pieces)), work), threads - 1)
-    finally:
-        lock.release()
+        with pool.lock:
+            if pool.owner is None:
+                pool.owner = job
+        if pool.owner is not job:
+            return False
+        pool.run(job)
+    finally:  # nothing is called here, or beside the owner above: that is where an interrupt can come
+        if pool.owner is job:
+            pool.owner = None
     return True
 
 

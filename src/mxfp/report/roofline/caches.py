@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Final
 
 CPUS: Final = Path("/sys/devices/system/cpu")
+MEMORY: Final = "memory"
 ASSUMED: Final = 32 << 20
 """Bytes of the last level where nothing is known of it."""
+COLD: Final = 4
+"""Times the last cache level that bytes take which are read from memory; of fewer it still holds a part."""
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -60,7 +63,7 @@ def last_level(found: Sequence[Cache], threads: int) -> int:
 
 
 def level_of(nbytes: int, found: Sequence[Cache], threads: int) -> str:
-    """Where so many bytes, divided among the threads, lie: "L1", "L2" …, "memory".
+    """Where so many bytes, divided among the threads, lie: "L1", "L2" …, "L3 and memory", "memory".
 
     >>> level_of(1 << 20, [Cache(1, 1 << 15, 8), Cache(3, 1 << 24, 2)], 4)
     'L3'
@@ -68,4 +71,7 @@ def level_of(nbytes: int, found: Sequence[Cache], threads: int) -> str:
     for cache in found:
         if nbytes <= held(cache, threads):
             return f"L{cache.level}"
-    return "memory" if nbytes > last_level(found, threads) else "cache"
+    last, name = last_level(found, threads), f"L{found[-1].level}" if found else "cache"
+    if nbytes >= COLD * last:
+        return MEMORY
+    return f"{name} and {MEMORY}" if nbytes > last else name

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..figures import picture
+from .caches import MEMORY
 from .roofline import Point, Roofline, Series
 from .tables import number
 
@@ -94,8 +95,8 @@ def _caches(axes: Any, found: Roofline, left: float, right: float) -> None:
     """The bandwidth of each cache level, the highest of its sizes."""
     levels: dict[str, float] = {}
     for sample in found.samples:
-        levels[sample.level] = max(levels.get(sample.level, 0.0), sample.gbs)
-    levels.pop("memory", None)
+        if not sample.level.endswith(MEMORY):
+            levels[sample.level] = max(levels.get(sample.level, 0.0), sample.gbs)
     start = left
     for level, gbs in sorted(levels.items(), key=lambda one: one[1]):
         axes.plot([left, right], [gbs * left, gbs * right], **_THIN)

@@ -22,6 +22,10 @@ from .weights import FORMATS, Weights, copies, traffic
 
 DEFAULT_MS: Final = tuple(1 << n for n in range(11))
 DEFAULT_FORMATS: Final = ("MXFP4", "float16", "float32")
+MOST: Final = 1 << 30
+"""Rows, and N and K, at most."""
+QUOTED: Final = (1e-9, 1e15)
+"""GB/s or Gop/s that can be quoted, from and to."""
 
 
 def measure(
@@ -42,8 +46,9 @@ def measure(
     to. peaks: Gop/s that are quoted, by format, or by "" for all others; bandwidth: GB/s that are quoted.
     What is quoted is not measured. points: whether products are timed, or only placed.
 
-    Raises ValueError for what does not fit memory and for a format without a micro-kernel, and
-    AssertionError, before anything is timed, if a product has the wrong bits.
+    Raises ValueError for what does not fit memory, for a format without a micro-kernel, and for a `FULL`
+    budget without the compiler, whose loops in Python would take hours; and AssertionError, before anything
+    is timed, if a product has the wrong bits.
     """
     import numba
 
@@ -57,12 +62,18 @@ def measure(
     last = where.last_level
     ms, formats = sorted(set(ms)), list(dict.fromkeys(formats))
     _check(shape or (1, 1), ms, formats, quoted)
+    nothing = bandwidth is not None and not points and all(quoted.peak(fmt) is not None for fmt in formats)
+    if config.DISABLE_JIT and budget is FULL and not nothing:
+        raise ValueError(
+            "without numba's compiler (NUMBA_DISABLE_JIT) there is nothing to measure but Python's loops; "
+            "unset it, or quote both roofs and time no points"
+        )
     n, k = default_shape(last, formats, ms[-1]) if shape is None else shape
     if points:
         check_room(n, k, ms[-1], formats, last)
     with throughput.threads(count), np.errstate(all="ignore"):
-        samples = [] if bandwidth else _samples(where, budget, progress)
         roofs = Roofs(n, k, formats, quoted, where, budget)
+        samples = [] if bandwidth else _samples(where, budget, progress)
         progress("making weights", 0, 1)
         weights = Weights(n, k, ms[-1], last) if points else None
         ways = {fmt: softwares(fmt, weights) for fmt in formats} if weights else {}
@@ -104,10 +115,10 @@ def _samples(where: Here, budget: Budget, progress: Progress) -> list[Sample]:
 
 def _check(shape: tuple[int, int], ms: Sequence[int], formats: Sequence[str], quoted: Quoted) -> None:
     """ValueError for what makes no sense."""
-    if not formats or not ms or min(*shape, *ms) < 1:
+    if not formats or not ms or min(*shape, *ms) < 1 or max(*shape, *ms) > MOST:
         raise ValueError(
-            f"a roofline takes formats, numbers of rows and a shape of 1 or more, got {list(formats)}, "
-            f"{list(ms)} and {shape[0]} x {shape[1]}"
+            f"a roofline takes formats, and numbers of rows and a shape from 1 to {MOST:,}, got "
+            f"{list(formats)}, {list(ms)} and {shape[0]} x {shape[1]}"
         )
     for fmt in formats:
         if fmt not in FORMATS:
@@ -116,5 +127,7 @@ def _check(shape: tuple[int, int], ms: Sequence[int], formats: Sequence[str], qu
         if name and name not in formats:
             raise ValueError(f"a peak was given for {name!r}, which is none of {', '.join(formats)}")
     for value in (*quoted.peaks.values(), *([] if quoted.bandwidth is None else [quoted.bandwidth])):
-        if not (np.isfinite(value) and value > 0):
-            raise ValueError(f"a quoted roof is a positive number, got {value}")
+        if not QUOTED[0] <= value <= QUOTED[1]:
+            raise ValueError(
+                f"a quoted roof is a number from {QUOTED[0]:g} to {QUOTED[1]:g} of GB/s or Gop/s, got {value}"
+            )

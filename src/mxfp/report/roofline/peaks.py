@@ -41,7 +41,8 @@ def block_peak(fmt: BlockFormat, threads: int, *, k: int, operations: int) -> tu
     tile = probes.tile_of(*sides)
     if tile is None:
         raise ValueError(
-            f"{fmt.name} has no micro-kernel that adds in float32, and so no peak to measure; leave it out"
+            f"{fmt.name} has no micro-kernel that adds in float32, and so no peak to measure; quote one or "
+            "leave it out"
         )
     pieces = PIECES * threads
     repeats = max(operations // (2 * tile.products), 1)

@@ -171,10 +171,14 @@ class Roofline:
         return any(point.software for point in self.points)
 
     @property
+    def measured(self) -> bool:
+        """Whether anything was measured."""
+        return self.timed or any(roof.origin == "measured" for roof in (*self.bandwidths, *self.peaks))
+
+    @property
     def subject(self) -> str:
         """Whose roofline it is: this machine's, unless everything was quoted."""
-        roofs = (*self.bandwidths, *self.peaks)
-        if not self.timed and all(roof.origin == "quoted" for roof in roofs):
+        if not self.measured:
             return "quoted roofs"
         return f"{self.machine.cpu}, {self.threads} thread{'s' * (self.threads != 1)}"
 

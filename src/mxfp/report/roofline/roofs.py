@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from ...formats import BLOCK_FORMATS
 from ..throughput import Run, spread
 from . import memory
-from .caches import Cache, caches, last_level, level_of
+from .caches import COLD, Cache, caches, last_level, level_of
 from .peaks import FLOAT32, block_peak, float32_peak
 from .placing import Above
 from .points import Probe, Times
 from .roofline import measured_roof, quoted_roof
 from .sizes import Budget
-from .weights import COLD, FLOATS, copies, weight_bytes
+from .weights import FLOATS, copies, weight_bytes
 
 
 @dataclass(frozen=True)

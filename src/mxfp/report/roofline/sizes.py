@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from ...formats import MXFP4
-from .weights import COLD, copies, weight_bytes
+from .caches import COLD
+from .weights import copies, strips, weight_bytes
 
 LARGEST: Final = 16384
 """Rows and columns of the default weight at most."""
 SMALLEST: Final = 1024
 SHARE: Final = 0.7
 """Of the memory that is free, what all this may take."""
+MAKING: Final = 6
+"""Bytes for each number that is drawn: float32, and what becomes of it on the way to another format."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ FULL: Final = Budget()
 
 def needed(n: int, k: int, most_rows: int, formats: Sequence[str], last_level: int) -> int:
     """Bytes that measuring takes, about: weights, activations, results, and the memory that is read."""
-    total = COLD * last_level + 3 * 4 * most_rows * (n + k)
+    total = COLD * last_level + 3 * 4 * most_rows * (n + k) + MAKING * n * k // strips(n)
     for fmt in formats:
         nbytes = weight_bytes(fmt, n, k)
         total += nbytes * copies(nbytes, last_level)

@@ -141,6 +141,12 @@ def _quoted(line: Series) -> str:
     return " (quoted)" if "quoted" in (line.bandwidth.origin, line.peak.origin) else ""
 
 
+def _share(line: Series) -> str:
+    if line.bandwidth.origin == "quoted":
+        return ""
+    return "% of it: the median of the rounds, each with the bandwidth that was read in the same one; "
+
+
 def _points(found: Roofline, line: Series) -> Table:
     points = [point for point in found.points if point.format == line.format]
     measured = any(point.software for point in points)
@@ -149,6 +155,7 @@ def _points(found: Roofline, line: Series) -> Table:
     if measured:
         remark += (
             f"; time: the median of a call, weights from {_copies(found.copies[line.format])}; "
+            f"{_share(line)}"
             f"limit: the roof above, but software where less than {100 * HALF:g} % of it is reached"
         )
     if any(0 < point.rows < point.m for point in points):
@@ -216,10 +223,12 @@ def _trial(found: Roofline, own: Sequence[Trial]) -> tuple[str, ...]:
 def markdown(found: Roofline, pictures: Mapping[str, str] | None = None) -> str:
     """A Roofline -> Markdown text; `pictures` maps file names to what they show."""
     m = found.machine
-    closing = (
-        f"Measured with numpy {m.numpy}, numba {m.numba}, {m.blas}, Python {m.python}, kernels for "
-        f"{found.isa}, by `mxfp roofline`."
-    )
+    closing = "Nothing was measured; by `mxfp roofline`."
+    if found.measured:
+        closing = (
+            f"Measured with numpy {m.numpy}, numba {m.numba}, {m.blas}, Python {m.python}, kernels for "
+            f"{found.isa}, by `mxfp roofline`."
+        )
     return page("Roofline", headline(found), "", tables(found), pictures or {}, closing)
 
 

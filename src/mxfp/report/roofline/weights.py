@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from ...blocks import BlockArray, blocks_along, quantize
 from ...formats import BLOCK_FORMATS, BlockFormat
 from ...prepared import BLOCK, WIDTH, PreparedMatrix, block_bytes, prepare
+from .caches import COLD
 from .roofline import Traffic
 
 FLOATS: Final = {"float16": 2, "float32": 4}
 """Plain formats, and their bytes."""
 FORMATS: Final = (*BLOCK_FORMATS, *FLOATS)
-COLD: Final = 4
-"""Times the last cache level that the copies of a weight take: then each is read from memory."""
 MOST_BYTES: Final = 1 << 30
 """Bytes that the copies of a weight take at most, unless a single one is larger."""
 MOST_COPIES: Final = 256
@@ -65,6 +64,11 @@ def copies(nbytes: int, last_level: int) -> int:
     return max(min(wanted, MOST_BYTES // nbytes, MOST_COPIES), 1)
 
 
+def strips(n: int) -> int:
+    """How often the strip that is drawn is repeated along N."""
+    return STRIPS if n % (STRIPS * WIDTH) == 0 else 1
+
+
 class Turns:
     """Calls of a function with each of some things in turn."""
 
@@ -83,7 +87,7 @@ class Weights:
     def __init__(self, n: int, k: int, most_rows: int, last_level: int) -> None:
         self.n, self.k, self.last_level = n, k, last_level
         rng = np.random.default_rng((n, k))
-        self.strips = STRIPS if n % (STRIPS * WIDTH) == 0 else 1
+        self.strips = strips(n)
         self.strip = rng.standard_normal((n // self.strips, k), np.float32)
         self.activations = rng.standard_normal((most_rows, k), np.float32)
 

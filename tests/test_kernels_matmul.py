@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import mxfp
 from mxfp.formats import Specials
 from mxfp.integers import sum_width
-from mxfp.kernels import exact, isa, threads
+from mxfp.kernels import exact, gemm, isa, threads
 from mxfp.kernels import matmul as kernels
 from support import (
     DTYPES,
@@ -99,6 +99,19 @@ def small_slabs(monkeypatch):
 def test_any_number_of_rows_by_any_number_of_columns(m, fmt):
     for n in size((1, 31, 32, 33, 64, 65), (1, 33)):
         agree(*sides(fmt, fmt, m, 70, n, seed=n, nan_share=0.02), FEW)
+
+
+@pytest.mark.parametrize("fmt", [mxfp.MXFP4, mxfp.NVFP4], ids=name_of)
+@pytest.mark.parametrize("m", size((1, 5, 7, 16), (5,)))
+def test_all_rows_go_through_some_groups_before_the_next(m, fmt):
+    rng = np.random.default_rng(m)
+    for groups in (gemm.GROUPS, gemm.GROUPS + 1, 2 * gemm.GROUPS + 1) if JIT else (2,):
+        k = groups * fmt.block - 3
+        a, b = (
+            mxfp.quantize(rng.standard_normal((m, k)), fmt),
+            mxfp.quantize(rng.standard_normal((33, k)), fmt),
+        )
+        agree(a, b.T, FEW[:1])
 
 
 @pytest.mark.parametrize("fmt", [mxfp.MXFP4, mxfp.NVFP4, mxfp.MXFP6_E3M2, mxfp.MXFP8_E4M3], ids=name_of)

@@ -6,7 +6,7 @@ A task is a panel by some tiles; each kernel does the tasks from begin to end.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from ..prepared import BLOCK, WIDTH
 from . import tiles
 from ._jit import kernel
 from .assembly import HEIGHT
-from .operands import corners, panel_scales, store, unpack_panel
+from .operands import Edge, corners, panel_scales, store, unpack_panel
 from .plans import CHUNK
 from .threads import take
 from .tiles import TILE
+
+GROUPS: Final = 512
+"""Groups of a panel that all rows go through in turn: 256 kB of nibbles where a group is 32."""
 
 
 @kernel
@@ -62,19 +65,28 @@ def gemv_tasks(
 ) -> None:  # fmt: skip
     """A few rows by panels of nibbles, some of which are taken at a turn, until all `count` are done.
 
-    height is a tuple as long as there are rows.
+    height is a tuple as long as a tile has rows. Where there are several tiles, all go through some groups of
+    a panel, which stay in the cache, before the next are read.
     """
-    state = np.empty(len(height) * WIDTH, np.float32)
+    size = len(height) * WIDTH
+    state = np.empty(shape.tiles * size, np.float32)
     first = take(turns, step)
     while first < count:
         for panel in range(first, min(first + step, count)):
-            place = panels.first + panel
+            codes_at = (panels.first + panel) * shape.blocks * panels.codes_per_block
+            scales_at = (panels.first + panel) * shape.stored * WIDTH
             state[:] = 0
-            tiles.gemv(
-                tag, height, shape.group, rows.integers, rows.seeds, rows.scales,
-                panels.codes, place * shape.blocks * panels.codes_per_block,
-                panels.scales, place * (shape.stored // panels.per_scale) * WIDTH,
-                shape.stored, panels.constants, state,
-            )  # fmt: skip
-            store(state, panel, 0, 1, factor, out, edge)
+            for group in range(0, shape.stored, GROUPS):
+                for tile in range(shape.tiles):
+                    tiles.gemv(
+                        tag, height, shape.group, rows.integers, rows.seeds, rows.scales,
+                        (tile * shape.stored + group) * len(height),
+                        panels.codes, codes_at + group * shape.group * WIDTH // 2,
+                        panels.scales, scales_at + group * WIDTH,
+                        min(GROUPS, shape.stored - group), panels.constants, state, tile * size,
+                    )  # fmt: skip
+            for tile in range(shape.tiles):
+                top = edge.row + tile * len(height)
+                part = Edge(top, edge.column, min(top + len(height), edge.rows), edge.columns)
+                store(state[tile * size :], panel, 0, 1, factor, out, part)
         first = take(turns, step)

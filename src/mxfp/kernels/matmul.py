@@ -135,7 +135,7 @@ class Work:
         self.tall = _even(out.shape[0], min(max(SLAB // (length * HEIGHT), 1) * HEIGHT, ROWS), HEIGHT)
         self.is_gemv = self._is_gemv()
         if self.is_gemv:
-            self.tall = GEMV_ROWS[self.isa]
+            self.tall = GEMV_MOST[self.isa]
         wide = out.shape[1] if self.direct else COLUMNS
         self.wide = wide if prepared else min(max(SLAB // (length * WIDTH), 1) * WIDTH, wide)
 
@@ -274,7 +274,8 @@ class Work:
     def _gemv(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
         from .gemm import gemv_tasks
 
-        height = down.stop - down.start
+        count = down.stop - down.start
+        height = _even(count, GEMV_ROWS[self.isa], 1)
         rows = self._rows(down, height)
         values = scale_values(self.a.format, self.lsb, np.float32)
         rows = rows._replace(scales=values.take(rows.scales))

@@ -356,8 +356,8 @@ def _pack_row(
 
 
 def gemv(
-    isa: Any, height: Any, group: int, a: Any, seeds: Any, scales_a: Any, b: Any, b_at: int, scales_b: Any,
-    column_at: int, groups: int, constants: Any, state: Any,
+    isa: Any, height: Any, group: int, a: Any, seeds: Any, scales_a: Any, row_at: int, b: Any, b_at: int,
+    scales_b: Any, column_at: int, groups: int, constants: Any, state: Any, state_at: int,
 ) -> None:  # fmt: skip
     """Up to four rows by a panel of nibbles, as `add_groups`; height is a tuple as long as there are rows.
 
@@ -368,18 +368,28 @@ def gemv(
 
 @overload(gemv, strict=False)
 def _gemv(
-    isa: Any, height: Any, group: int, a: Any, seeds: Any, scales_a: Any, b: Any, b_at: int, scales_b: Any,
-    column_at: int, groups: int, constants: Any, state: Any,
+    isa: Any, height: Any, group: int, a: Any, seeds: Any, scales_a: Any, row_at: int, b: Any, b_at: int,
+    scales_b: Any, column_at: int, groups: int, constants: Any, state: Any, state_at: int,
 ) -> Any:  # fmt: skip
     name = _name(isa)
     assert name is not None
     # Blocks of 32 have E8M0 scales, whose codes are float32's exponent field; blocks of 16 have UE4M3.
     whole, half = (assembly.gemv(name, len(height), steps, shift) for steps, shift in ((8, 23), (4, 20)))
 
-    def fast(isa, height, group, a, seeds, scales_a, b, b_at, scales_b, column_at, groups, constants, state):
+    def fast(
+        isa, height, group, a, seeds, scales_a, row_at, b, b_at, scales_b, column_at, groups, constants,
+        state, state_at,
+    ):  # fmt: skip
+        at = row_at * group
         if group == 32:
-            whole(a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0)
+            whole(
+                a, at, seeds, row_at, scales_a, row_at, b, b_at, scales_b, column_at, state, state_at,
+                groups, constants, 0,
+            )  # fmt: skip
         else:
-            half(a, 0, seeds, 0, scales_a, 0, b, b_at, scales_b, column_at, state, 0, groups, constants, 0)
+            half(
+                a, at, seeds, row_at, scales_a, row_at, b, b_at, scales_b, column_at, state, state_at,
+                groups, constants, 0,
+            )  # fmt: skip
 
     return fast

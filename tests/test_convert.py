@@ -235,7 +235,8 @@ def test_other_types_of_gguf_are_refused_by_name(tmp_path):
     writer.write_tensors_to_file()
     writer.close()
     line = one_line("convert", tmp_path / "in.gguf", tmp_path / "out.safetensors")
-    assert "'a.weight' is Q4_0; only arrays and the formats of the family are written" in line
+    assert "'a.weight' is Q4_0, and safetensors has no such type (in all 1 Q4_0); write .gguf" in line
+    assert "ask for --dequantize-others float32, float16 or bfloat16" in line
 
 
 def test_a_file_is_not_written_over_itself_nor_over_another_without_force(tmp_path):
@@ -257,7 +258,9 @@ def test_a_file_is_not_written_over_itself_nor_over_another_without_force(tmp_pa
 
 
 @pytest.mark.parametrize(("which", "said"), [(0, "codes or scales"), (1, "rows from"), (None, "tensors")])
-def test_a_file_that_is_not_what_was_written_is_removed(which, said, tmp_path, monkeypatch):
+def test_a_file_that_is_not_what_was_written_gets_no_name_and_replaces_nothing(
+    which, said, tmp_path, monkeypatch
+):
     model = a_model(nan_share=0)
     write_model(tmp_path / "in.safetensors", model)
     real = converting.compare
@@ -274,9 +277,16 @@ def test_a_file_that_is_not_what_was_written_is_removed(which, said, tmp_path, m
         real(opened, path, tick)
 
     monkeypatch.setattr(converting, "compare", after_a_fault)
-    with pytest.raises(FileError, match=f"is not what was written, and is removed again: .*{said}"):
+    expected = f"{tmp_path / 'out.gguf'}: not written: read again, it is not what was written: .*{said}"
+    with pytest.raises(FileError, match=expected):
         converted(tmp_path / "in.safetensors", tmp_path / "out.gguf")
-    assert not (tmp_path / "out.gguf").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["in.safetensors"]
+    (tmp_path / "out.gguf").write_bytes(b"what was there before")
+    with pytest.raises(FileError, match=expected):
+        converted(tmp_path / "in.safetensors", tmp_path / "out.gguf", overwrite=True)
+    assert (tmp_path / "out.gguf").read_bytes() == b"what was there before"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.safetensors", "out.gguf"}
+    (tmp_path / "out.gguf").unlink()
     done = converted(tmp_path / "in.safetensors", tmp_path / "out.gguf", check=False)
     assert not done.checked
     assert (tmp_path / "out.gguf").exists()

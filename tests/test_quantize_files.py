@@ -677,7 +677,12 @@ WRONG = [
     (["in.safetensors", "out.gguf", "--exclude", "*"], "none of its 2 tensors would be quantized: of 2"),
     (["in.safetensors", "out.gguf", "--config"], "no config.json is written for MXFP4 in the layout 'gguf'"),
     (["none.safetensors", "out.gguf"], "No such file or directory"),
-    (["q8.gguf", "out.gguf"], "'a.weight' is Q8_0; only arrays and the formats of the family are written"),
+    (
+        ["q8.gguf", "out.safetensors"],
+        "'a.weight' is Q8_0, and safetensors has no such type (in all 1 Q8_0)",
+    ),
+    (["q8.gguf", "out.gguf", "--include", "a.*"], "'a.weight' is Q8_0 already; begin with the float model"),
+    (["q8.gguf", "out.gguf", "--exclude", "b.*"], "of 1 Q8_0 already; of 1 --exclude b.*; begin with the"),
     (["in.safetensors", "out.gguf", "--nonfinite", "nan"], "take NaN scales for numbers"),
     (["long.safetensors", "out.gguf"], "a name of 70 bytes, and ggml reads at most 63"),
 ]

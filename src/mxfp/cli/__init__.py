@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import click
@@ -33,6 +34,7 @@ from . import (
     widths,
 )
 from .app import cli
+from .bytes_bar import error_line
 
 __all__ = [
     "accumulate",
@@ -62,6 +64,10 @@ __all__ = [
 
 def main() -> None:
     """Run the command line; what the user can mend is one line, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What a terminal without Unicode cannot show is escaped; it is no reason to stop half-way.
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(prog_name="mxfp", standalone_mode=False)
     except click.ClickException as error:
@@ -73,8 +79,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
-    except (ValueError, TypeError, ImportError, FloatingPointError, OSError) as error:
-        click.echo(f"mxfp: {error}", err=True)
+    except (ValueError, TypeError, ImportError, FloatingPointError, OSError, MemoryError) as error:
+        click.echo(error_line(error), err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -87,11 +87,14 @@ class Progress:
         from rich import progress
 
         columns = (
-            progress.TextColumn("{task.description}"),
+            progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(),
             progress.TimeElapsedColumn(),
         )
-        self.bar = progress.Progress(*columns, console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        self.bar = progress.Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
         self.task = self.bar.add_task("starting")
         self.bar.start()
         return self

@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.console import Console
 
+from ..files.tensor import printable
 from .app import Progress
+
+MOST_SAID: Final = 2000
+"""Characters of an error that are shown."""
 
 
 class ByteBar(Progress):
@@ -39,8 +44,16 @@ class ByteBar(Progress):
 
 def shown(name: str, most: int = 80) -> str:
     """A name of a tensor as a terminal can show it: nothing in it is a command, and it is not long."""
-    plain = name if name.isprintable() else ascii(name)[1:-1]
+    plain = printable(name)
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+
+
+def error_line(error: BaseException) -> str:
+    """What is said of an error: one line, whatever names and paths are in it."""
+    said = str(error)
+    if isinstance(error, MemoryError):
+        said = f"not enough memory{f': {said}' if said else ''}"
+    return f"mxfp: {shown(said, MOST_SAID)}"
 
 
 def check_new(path: Path, force: bool) -> None:

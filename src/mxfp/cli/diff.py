@@ -21,10 +21,12 @@ from ..files.explaining import Explained, explain
 from ..files.header import FileError
 from ..files.kinds import BLOCK_KINDS, ELEMENT_KINDS, Counts, First, Side
 from ..files.model import ModelFile, open_model
+from ..files.others import Floats
 from ..files.statistics import measure, total
 from ..formats import BlockFormat
 from .app import cli
-from .bytes_bar import ByteBar, shape_text, shown
+from .bytes_bar import ByteBar, error_line, shape_text, shown
+from .file_options import others_option
 from .inspect import scale_text
 from .records import diff_record
 
@@ -67,6 +69,7 @@ class Found:
     multiple=True,
     help="Names in B and the source, where they differ from those in A. Repeat: one after the other.",
 )
+@others_option("their bytes are compared")
 @click.option("--show", type=click.IntRange(min=0), default=20, show_default=True, help="Tensors shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every tensor, instead of tables.")
 def diff_command(
@@ -75,6 +78,7 @@ def diff_command(
     source: Path | None,
     globs: tuple[str, ...],
     renames: tuple[tuple[str, str], ...],
+    dequantize_others: Floats | None,
     show: int,
     as_json: bool,
 ) -> None:
@@ -85,7 +89,7 @@ def diff_command(
     --source by quantizing that with every rule it knows, else as far as codes and scales tell. Metadata are
     not compared.
 
-    Exit status: 0 all is equal; 1 something differs; 2 a file cannot be read.
+    Exit status: 0 all is equal; 1 something differs; 2 a file cannot be read, or the answer not printed.
 
     \b
     Examples:
@@ -95,17 +99,22 @@ def diff_command(
     """  # noqa: D301  (click reads the backspace)
     try:
         with ExitStack() as stack:
-            one, other = (stack.enter_context(open_model(path)) for path in (a, b))
-            given = None if source is None else stack.enter_context(open_model(source))
+
+            def opened(path: Path) -> ModelFile:
+                return stack.enter_context(open_model(path, dequantize_others=dequantize_others))
+
+            one, other, given = opened(a), opened(b), None if source is None else opened(source)
             with ByteBar() as bar:
                 found = _find(one, other, given, globs, renames, bar)
-    except (ValueError, OSError, ImportError) as error:  # 1 would say that the files differ
-        click.echo(f"mxfp: {error}", err=True)
+        if as_json:
+            click.echo(json.dumps(diff_record(found.difference, found.explained, found.concluded), indent=1))
+        else:
+            _print(found, show)
+    except BrokenPipeError:
+        raise
+    except (ValueError, OSError, ImportError, MemoryError) as error:  # 1 would say that the files differ
+        click.echo(error_line(error), err=True)
         raise click.exceptions.Exit(2) from None
-    if as_json:
-        click.echo(json.dumps(diff_record(found.difference, found.explained, found.concluded), indent=1))
-    else:
-        _print(found, show)
     raise click.exceptions.Exit(0 if found.difference.equal else 1)
 
 

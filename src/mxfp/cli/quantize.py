@@ -20,11 +20,14 @@ from ..files.choosing import Choice
 from ..files.hub_config import CONFIG, check_config, config_beside, told, write_config
 from ..files.layouts import LAYOUTS
 from ..files.model import open_model
+from ..files.others import Floats, carried_types, decoded_types, is_decoded
 from ..files.planning import Item, Plan, plan_quantize
 from ..files.quantizing import Quantized, quantize_model
+from ..files.tensor import Tensor
 from ..formats import BLOCK_FORMATS
 from .app import cli, format_option, rounding_options
 from .bytes_bar import ByteBar, check_new, shape_text, shown
+from .file_options import file_options, others_notes, written
 
 NONFINITE: Final[dict[str, Nonfinite]] = {"refuse": "raise", "nan": "nan", "saturate": "saturate"}
 WORST: Final = 10
@@ -55,6 +58,7 @@ MOST_ROWS: Final = 40
 @click.option(
     "--config", is_flag=True, help="Write IN's config.json beside OUT, with its quantization_config."
 )
+@file_options
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every tensor, instead of tables.")
@@ -70,6 +74,8 @@ def quantize(
     seed: int,
     nonfinite: str,
     config: bool,
+    dequantize_others: Floats | None,
+    external_data: bool,
     force: bool,
     dry_run: bool,
     as_json: bool,
@@ -79,7 +85,8 @@ def quantize(
     IN is a .safetensors or .gguf file, an index of shards, or a folder with one; OUT ends in .safetensors,
     .gguf or .onnx. Without --include, matrices whose last axis is whole blocks are quantized, but for norms,
     embeddings, heads and routers, by their names. All other tensors, their names and GGUF's metadata are
-    copied bit for bit. OUT appears when it is complete, or not at all.
+    copied bit for bit; those of GGUF's other quantized types (Q8_0 and so on) to GGUF alone. OUT appears when
+    it is complete, or not at all.
 
     \b
     Examples:
@@ -87,7 +94,7 @@ def quantize(
       mxfp quantize model/ quantized/model.safetensors --layout compressed-tensors --config
       mxfp quantize model.gguf out.gguf --format nvfp4 --exclude 'blk.0.*' --scale-rule nearest
     """  # noqa: D301  (click reads the backspace)
-    with open_model(source) as model:
+    with open_model(source, dequantize_others=dequantize_others) as model:
         plan = plan_quantize(
             model,
             out,
@@ -96,11 +103,12 @@ def quantize(
             choice=Choice(include, exclude),
             scale_rule=scale_rule,
             nonfinite=NONFINITE[nonfinite],
+            external_data=external_data,
         )
         check_new(out, force)
         beside = check_config(plan, overwrite=force) if config else None
         if not as_json:
-            _show_plan(plan, rounding, config)
+            _show_plan(plan, rounding, config, dequantize_others)
         if dry_run:
             if as_json:
                 click.echo(json.dumps(_record(plan, rounding, seed, nonfinite), indent=1))
@@ -114,7 +122,8 @@ def quantize(
     else:
         _show_cost(done)
     rate = _sizes(plan.items)[0] / max(done.seconds, 1e-9) / 1e6
-    click.echo(f"wrote {out}: {plan.size:,} bytes in {done.seconds:.2f} s, {rate:,.0f} MB/s read", err=True)
+    files = written(out, plan.beside)
+    click.echo(f"wrote {files}: {plan.size:,} bytes in {done.seconds:.2f} s, {rate:,.0f} MB/s read", err=True)
 
 
 @contextmanager
@@ -134,7 +143,7 @@ def one_thread_a_kernel() -> Iterator[None]:
         config.NUMBA_NUM_THREADS = before
 
 
-def _show_plan(plan: Plan, rounding: Rounding, config: bool) -> None:
+def _show_plan(plan: Plan, rounding: Rounding, config: bool, floats: Floats | None) -> None:
     from .. import terminal
 
     console = Console(markup=False, highlight=False)
@@ -157,8 +166,10 @@ def _show_plan(plan: Plan, rounding: Rounding, config: bool) -> None:
         f"{len(chosen)} of {len(plan.items)} tensors are quantized; {before:,} bytes become {after:,} "
         f"({100 * after / max(before, 1):.1f} %), in the layout {plan.layout}"
     )
-    if plan.carried.note:
-        console.print(f"Note: {plan.carried.note}")
+    tensors = plan.model.tensors
+    for note in (*others_notes(carried_types(tensors), decoded_types(tensors), floats), plan.carried.note):
+        if note:
+            console.print(f"Note: {note}")
     if told(plan.layout, plan.format, ()) is not None and not config and config_beside(plan.model):
         console.print(f"Note: {CONFIG} is not written; with --config it is, with a quantization_config")
 
@@ -176,7 +187,7 @@ def _rows(items: Sequence[Item]) -> list[tuple[str, ...]]:
         kind: tuple[Any, ...] = (re.sub(r"\d+", "N", source.name), source.shape)
         if len(source.shape) < 2:
             kind = ()
-        kinds.setdefault((*kind, source.type, item.kept_because), []).append(item)
+        kinds.setdefault((*kind, _type(source), item.kept_because), []).append(item)
     rows: list[tuple[str, ...]] = []
     for kind, some in kinds.items():
         before, after = _sizes(some)
@@ -189,7 +200,7 @@ def _rows(items: Sequence[Item]) -> list[tuple[str, ...]]:
                 names,
                 f"{len(some):,}",
                 shape_text(first.shape) if len(first.shape) > 1 else "",
-                first.type,
+                _type(first),
                 f"{before:,}",
                 some[0].kept_because or f"{after:,}",
             )
@@ -198,6 +209,10 @@ def _rows(items: Sequence[Item]) -> list[tuple[str, ...]]:
         more = len(rows) - MOST_ROWS
         rows = [*rows[:MOST_ROWS], (f"and {more:,} kinds more, which --json has", "", "", "", "", "")]
     return rows
+
+
+def _type(source: Tensor) -> str:
+    return f"{source.parts[0].type} as {source.type}" if is_decoded(source) else source.type
 
 
 def _show_cost(done: Quantized) -> None:
@@ -256,10 +271,13 @@ def _record(
         "rounding": rounding,
         "seed": seed if rounding == "stochastic" else None,
         "nonfinite": nonfinite,
+        "other_types": dict(carried_types(plan.model.tensors)),
+        "dequantized": dict(decoded_types(plan.model.tensors)),
         "note": plan.carried.note or None,
         "bytes": before,
         "bytes_after": after,
         "file_size": plan.size,
+        "external_data": None if plan.beside is None else str(plan.beside),
         "tensors": tensors,
     }
     if done is not None:

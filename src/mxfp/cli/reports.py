@@ -69,7 +69,7 @@ def put_report(
     if as_json:
         click.echo(next(text for name, text in files.items() if name.endswith(".json")), nl=False)
     else:
-        terminal.print_report(Console(), headline, attribution, tables)
+        terminal.print_report(Console(markup=False), headline, attribution, tables)
     if out is not None:
         written: dict[str, Any] = {name: text.encode() for name, text in files.items()}
         written.update(pictures())

@@ -16,8 +16,10 @@ from .dtypes import is_array
 from .header import FileError, Header
 from .layouts import Container
 from .layouts.native import KEY
-from .layouts.onnx import NODES
+from .layouts.onnx import NODES, ORDER
 from .model import ModelFile
+from .others import carried_types, counted, is_other, stored_shape
+from .outputs import data_path
 from .pipeline import TILE, in_order
 from .tensor import Declared, Tensor
 from .writer import ModelWriter
@@ -45,7 +47,7 @@ def carried(model: ModelFile, container: Container) -> Carried:
             return Carried({}, model.header)
         keys = f"{len(metadata)} key{'s' * (len(metadata) != 1)}"
         return Carried({}, None, f"{keys} of GGUF metadata are not carried over to {container}")
-    texts = {k: v for k, v in metadata.items() if isinstance(v, str) and k not in {KEY, NODES}}
+    texts = {k: v for k, v in metadata.items() if isinstance(v, str) and k not in {KEY, NODES, ORDER}}
     if container != "gguf":
         return Carried(texts, None)
     note = "a GGUF file without the keys and names of an architecture, which llama.cpp does not load"
@@ -53,22 +55,42 @@ def carried(model: ModelFile, container: Container) -> Carried:
 
 
 def check_destination(model: ModelFile, path: Path) -> None:
-    """Raise FileError for a path that is one of the model's own files, by whatever name."""
-    for header in model.headers:
-        if path.exists() and path.samefile(header.path):
-            raise FileError(f"{path} is the file that is read; give another name")
+    """Raise FileError for a path that is one of the model's own files, or whose external data are."""
+    for out in (path, data_path(path)) if path.suffix == ".onnx" else (path,):
+        for header in model.headers:
+            if out.exists() and out.samefile(header.path):
+                raise FileError(f"{out} is the file that is read; give another name")
 
 
-def declared_like(model: ModelFile, tensor: Tensor) -> Declared:
-    """A tensor as it is, to be written. FileError for GGUF's other quantized types, naming the tensor."""
+def declared_like(model: ModelFile, tensor: Tensor, container: Container) -> Declared:
+    """A tensor as it is, to be written: GGUF's other quantized types to GGUF alone.
+
+    FileError for those elsewhere, naming the tensor and the types, and for types that nothing is known of.
+    """
     if tensor.format is not None:
         return Declared(tensor.name, tensor.shape, tensor.format, tensor.axis, tensor.scale_rule)
-    if not is_array(tensor.type):
-        raise FileError(
-            f"{model.path}: {tensor.name!r:.80} is {tensor.type}; only arrays and the formats of the family "
-            "are written, so begin with a file that has it in F32, F16 or BF16"
-        )
-    return Declared(tensor.name, tensor.shape, tensor.type)
+    if is_array(tensor.type) or (container == "gguf" and is_carried(model, tensor)):
+        return Declared(tensor.name, tensor.shape, tensor.type)
+    what = f"{model.path}: {tensor.name!r:.80} is {tensor.type}"
+    if not is_carried(model, tensor):
+        raise FileError(f"{what}, which is no array and none of the family")
+    raise FileError(
+        f"{what}, and {container} has no such type (in all {counted(carried_types(model.tensors))}); "
+        "write .gguf, which keeps their bytes, or ask for --dequantize-others float32, float16 or bfloat16"
+    )
+
+
+def is_carried(model: ModelFile, tensor: Tensor) -> bool:
+    """Whether a tensor is in one of GGUF's other quantized types, whose bytes GGUF files are given."""
+    return model.format == "gguf" and is_other(tensor)
+
+
+def rows_of(model: ModelFile, tensor: Tensor, start: int, stop: int) -> Rows:
+    """Rows as `ModelWriter.write` takes them: arrays, blocks, or the bytes of the other types."""
+    if not is_carried(model, tensor):
+        return model.rows(tensor.name, start, stop)
+    shape = stored_shape(tensor.type, (stop - start, *tensor.shape[1:]))
+    return model.raw(tensor.name, start, stop).reshape(shape)
 
 
 def cuts(tensor: Tensor, step: int = 1) -> Iterator[tuple[int, int]]:

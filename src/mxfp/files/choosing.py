@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from ..formats import BlockFormat
+from .dtypes import is_array
 from .header import FileError
 from .tensor import Tensor
 
@@ -63,7 +64,7 @@ class Choice:
         if tensor.layout:
             return f"{tensor.type} already"
         if tensor.type not in FLOATS:
-            return tensor.type
+            return tensor.type if is_array(tensor.type) else f"{tensor.type} already"
         if glob := _matching(name, self.exclude):
             return f"--exclude {glob}"
         if self.include and not _matching(name, self.include):

@@ -22,14 +22,18 @@ from .carrying import (
     check_destination,
     cuts,
     declared_like,
+    rows_of,
     share,
     write_tiles,
 )
 from .header import FileError
 from .layouts import Layout
 from .model import ModelFile, open_model
+from .others import carried_types, decoded_types
+from .outputs import data_path
 from .pipeline import in_order
 from .tensor import LayoutError, Tensor
+from .writer import ModelWriter
 from .writing import create_model, layout_for, plan_model
 
 
@@ -37,7 +41,10 @@ from .writing import create_model, layout_for, plan_model
 class Converted:
     """What was done. blocks: the tensors in blocks. nan_blocks: how many NaN scales each has, if any.
 
-    nan_is_number: whether readers of the layout take those for numbers. checked: whether it was read again.
+    nan_is_number: whether readers of the layout take those for numbers. kept, decoded: of GGUF's other
+    quantized types, how many tensors of each have their bytes carried, and how many were read as floats.
+    size: of all files. beside: the one with external data, if there is one. checked: whether it was read
+    again.
     """
 
     path: Path
@@ -47,7 +54,10 @@ class Converted:
     nan_blocks: Mapping[str, int]
     nan_is_number: bool
     carried: Carried
+    kept: Mapping[str, int]
+    decoded: Mapping[str, int]
     size: int
+    beside: Path | None
     checked: bool
     seconds: float
 
@@ -59,20 +69,31 @@ def convert_model(
     layout: str | None = None,
     check: bool = True,
     overwrite: bool = False,
+    external_data: bool = False,
     progress: Progress = lambda name, done, total: None,
 ) -> Converted:
     """Write a model in another layout: the same names, codes, scales and arrays.
 
-    path, layout: as for `create_model`. check: read the file again and compare all bits; a file that differs
-    is removed. NaN scales keep their code. Raises LayoutError, naming the tensor, before anything is written
-    for whatever the layout cannot hold; FileError where the source is not what its header says, for GGUF's
-    other quantized types, and where the file cannot be written.
+    path, layout, external_data: as for `create_model`. check: before the file has its name, read it again
+    and compare all bits. NaN scales keep their code. GGUF's other quantized types (Q8_0, Q4_K …) keep their
+    bytes, from GGUF to GGUF; open the model with `dequantize_others` for floats instead.
+
+    Raises LayoutError, naming the tensor, before anything is written for whatever the layout cannot hold;
+    FileError where the source is not what its header says, for GGUF's other types where they cannot go, for
+    a file that is not what was written, and where it cannot be written. Nothing is left then, and what was
+    there before is there still.
     """
     begin, path = time.perf_counter(), Path(path)
     check_destination(model, path)
-    going = carried(model, layout_for(path, layout).container)
-    declared = [declared_like(model, tensor) for tensor in model.tensors]
-    options: dict[str, Any] = {"layout": layout, "metadata": going.metadata, "keep": going.keep}
+    container = layout_for(path, layout).container
+    going = carried(model, container)
+    declared = [declared_like(model, tensor, container) for tensor in model.tensors]
+    options: dict[str, Any] = {
+        "layout": layout,
+        "metadata": going.metadata,
+        "keep": going.keep,
+        "external_data": external_data,
+    }
     planned, laid, frame = plan_model(path, declared, **options)
     for source, target in zip(model.tensors, planned, strict=True):
         if source.format is not None and source.format.tensor_scale:
@@ -83,7 +104,7 @@ def convert_model(
     found = dict.fromkeys((tensor.name for tensor in blocks), 0)
 
     def rows(tensor: Tensor, start: int, stop: int) -> tuple[Rows, int]:
-        some = model.rows(tensor.name, start, stop)
+        some = rows_of(model, tensor, start, stop)
         if not isinstance(some, BlockArray):
             return some, 0
         return some, int(np.count_nonzero(some.scales == some.format.scale.nan_code))
@@ -92,17 +113,35 @@ def convert_model(
         for tensor, count in write_tiles(writer, model.tensors, rows, tick):
             if count:
                 found[tensor.name] += count
-    if check:
-        try:
-            compare(model, path, tick)
-        except ValueError as error:
-            path.unlink(missing_ok=True)
-            raise FileError(f"{path}: is not what was written, and is removed again: {error}") from None
-    nan = {name: count for name, count in found.items() if count}
-    seconds = time.perf_counter() - begin
+        if check:
+            _check(model, writer, tick)
     return Converted(
-        path, laid.name, len(declared), blocks, nan, laid.nan_is_number, going, frame.size, check, seconds
+        path,
+        laid.name,
+        len(declared),
+        blocks,
+        {name: count for name, count in found.items() if count},
+        laid.nan_is_number,
+        going,
+        carried_types(model.tensors),
+        decoded_types(model.tensors),
+        frame.nbytes,
+        data_path(path) if frame.beside else None,
+        check,
+        time.perf_counter() - begin,
     )
+
+
+def _check(model: ModelFile, writer: ModelWriter, tick: Ticker) -> None:
+    """FileError unless what has been written is the model, bit for bit; it has no name yet."""
+    with writer.readable() as place:
+        try:
+            compare(model, place, tick)
+        except ValueError as error:
+            reason = str(error).replace(str(place.parent), str(writer.path.parent))
+            raise FileError(
+                f"{writer.path}: not written: read again, it is not what was written: {reason}"
+            ) from None
 
 
 def _check_tensor_scale(model: ModelFile, source: Tensor, target: Tensor, layout: Layout) -> None:
@@ -129,7 +168,10 @@ def compare(model: ModelFile, path: Path, tick: Ticker) -> None:
 
         def same(job: tuple[Tensor, int, int]) -> tuple[str, int]:
             tensor, start, stop = job
-            one, other = (m.rows(tensor.name, start, stop) for m in (model, written))
+            again = written.info(tensor.name)
+            if again.type != tensor.type:
+                raise ValueError(f"{tensor.name}: is {again.type}, expected {tensor.type}")
+            one, other = rows_of(model, tensor, start, stop), rows_of(written, again, start, stop)
             _same(tensor.name, one, other, start)
             return tensor.name, share(tensor, start, stop)
 

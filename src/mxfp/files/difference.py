@@ -228,10 +228,15 @@ def _arrays(a: NDArray[Any], b: NDArray[Any], start: int) -> Counts:
     differ = (_bytes(a) != _bytes(b)).any(axis=1)
     if not differ.any():
         return Counts()
-    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(differ)), a.shape))
+    flat = int(np.argmax(differ))
+    index = tuple(int(i) for i in np.unravel_index(flat, a.shape))
     at = (index[0] + start, *index[1:]) if index else ()
-    first = First(at, _number(a[index]), _number(b[index]))
-    return Counts(Counter(bits=int(np.count_nonzero(differ))), first=first)
+    one, other = (_number(x[index]) for x in (a, b))
+    if str(one) == str(other):  # two NaN, or bytes that mean the same
+        one, other = (
+            f"{n} (bits {_bytes(x)[flat, ::-1].tobytes().hex()})" for n, x in ((one, a), (other, b))
+        )
+    return Counts(Counter(bits=int(np.count_nonzero(differ))), first=First(at, one, other))
 
 
 def _bytes(x: NDArray[Any]) -> NDArray[np.uint8]:

@@ -16,11 +16,21 @@ from .types import SAFETENSORS, block_size
 
 @dataclass(frozen=True)
 class Frame:
-    """Bytes at places of a file, its tensors with their offsets, and its size; the rest is zeros and data."""
+    """Bytes at places of a file, its tensors with their offsets, and its size; the rest is zeros and data.
+
+    beside: tensors in a second file (ONNX's external data), of beside_size bytes.
+    """
 
     fixed: tuple[tuple[int, bytes], ...]
     tensors: tuple[TensorInfo, ...]
     size: int
+    beside: tuple[TensorInfo, ...] = ()
+    beside_size: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both."""
+        return self.size + self.beside_size
 
 
 def safetensors_frame(parts: Sequence[TensorInfo], metadata: Mapping[str, Any]) -> Frame:
@@ -34,7 +44,7 @@ def safetensors_frame(parts: Sequence[TensorInfo], metadata: Mapping[str, Any]) 
         if part.name == METADATA:
             raise LayoutError(f"no tensor of a safetensors file can be called {METADATA}")
     for key, value in metadata.items():
-        if not isinstance(value, str):
+        if not (isinstance(key, str) and isinstance(value, str)):
             raise LayoutError(f"metadata of safetensors are texts, got {value!r:.40} for {key!r:.40}")
     offsets, end = {}, 0
     for part in sorted(parts, key=lambda part: -block_size(part.type).nbytes):

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from .dtypes import is_array
 from .frames import Frame
 from .gguf_header import ALIGNMENT, MOST_AXES
 from .header import FileError, Header, TensorInfo
@@ -22,7 +23,9 @@ LONGEST_NAME: Final = 63
 """Bytes of a name that ggml reads: GGML_MAX_NAME is 64, with the zero at the end."""
 ARCHITECTURE: Final = "general.architecture"
 _NOT_KEPT: Final = ("general.alignment", "split.no", "split.count", "split.tensors.count")
+FILE_TYPE: Final = "general.file_type"
 _FILE_TYPES: Final = {"MXFP4": 38, "NVFP4": 39}
+_FLOAT_TYPES: Final = {"F32": 0, "F16": 1, "BF16": 32}
 
 
 def gguf_frame(parts: Sequence[TensorInfo], metadata: Mapping[str, Any], keep: Header | None = None) -> Frame:
@@ -34,6 +37,8 @@ def gguf_frame(parts: Sequence[TensorInfo], metadata: Mapping[str, Any], keep: H
 
     for part in parts:
         _check(part)
+    if own := next((key for key in _NOT_KEPT if key in metadata), None):
+        raise LayoutError(f"{own} is the file's own to say, and no metadata to give")
     kept, kept_count = _kept(keep, metadata)
     architecture = metadata.get(ARCHITECTURE, "unknown")
     writer = GGUFWriter(None, architecture)
@@ -43,9 +48,8 @@ def gguf_frame(parts: Sequence[TensorInfo], metadata: Mapping[str, Any], keep: H
         if key != ARCHITECTURE:
             _add(writer, key, value)
     for part in parts:
-        shape = part.shape or (1,)
         kind = GGMLQuantizationType[part.type]
-        writer.add_tensor_info(part.name, shape, np.dtype(np.float32), part.nbytes, raw_dtype=kind)
+        writer.add_tensor_info(part.name, part.shape, np.dtype(np.float32), part.nbytes, raw_dtype=kind)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "head.gguf"
         try:
@@ -70,12 +74,19 @@ def gguf_frame(parts: Sequence[TensorInfo], metadata: Mapping[str, Any], keep: H
     return Frame(((0, raw),), tuple(placed), end)
 
 
-def file_type(parts: Sequence[TensorInfo]) -> dict[str, int]:
-    """The keys by which llama.cpp knows a file whose blocks are mostly of the family."""
+def file_type(parts: Sequence[TensorInfo], keep: Header | None = None) -> dict[str, int]:
+    """The keys by which llama.cpp knows a file whose blocks are mostly of the family.
+
+    A file that says it is mostly of another quantized type, and has none left, says that no more.
+    """
     for kind, number in _FILE_TYPES.items():
         if any(part.type == kind for part in parts):
-            return {"general.file_type": number, "general.quantization_version": 2}
-    return {}
+            return {FILE_TYPE: number, "general.quantization_version": 2}
+    known = None if keep is None else keep.metadata.get(FILE_TYPE)
+    if known in {None, *_FLOAT_TYPES.values()} or not all(is_array(part.type) for part in parts):
+        return {}
+    sizes = {kind: sum(part.nbytes for part in parts if part.type == kind) for kind in _FLOAT_TYPES}
+    return {FILE_TYPE: _FLOAT_TYPES[max(sizes, key=lambda kind: sizes[kind])]}
 
 
 def _check(part: TensorInfo) -> None:
@@ -85,6 +96,8 @@ def _check(part: TensorInfo) -> None:
         raise LayoutError(
             f"{part.name}: a name of {len(part.name.encode())} bytes, and ggml reads at most {LONGEST_NAME}"
         )
+    if "\0" in part.name:
+        raise LayoutError(f"{part.name!r:.80}: a name with a zero byte, at which ggml cuts it off")
     if len(part.shape) > MOST_AXES:
         raise LayoutError(f"{part.name}: shape {part.shape} has more than the {MOST_AXES} axes of GGUF")
 
@@ -94,7 +107,11 @@ def _kept(keep: Header | None, metadata: Mapping[str, Any]) -> tuple[bytes, int]
     if keep is None:
         return b"", 0
     if keep.format != "gguf" or keep.big_endian:
-        raise LayoutError(f"{keep.path}: keys are kept from little-endian GGUF files")
+        kind = "big-endian" if keep.big_endian else keep.format
+        raise LayoutError(
+            f"{keep.path}: keys are kept from little-endian GGUF files, and this is {kind}; .safetensors and "
+            ".onnx can be written of it"
+        )
     found = []
     try:
         with keep.path.open("rb") as file:

@@ -54,9 +54,14 @@ def check_config(plan: Plan, *, overwrite: bool = False) -> dict[str, Any]:
     if found is None:
         raise FileError(f"there is no config.json beside {plan.model.header.path}")
     target = plan.path.parent / CONFIG
-    if target.exists() and (target.samefile(found) or not overwrite):
+    if target.exists() and (target.samefile(found) or target.is_dir() or not overwrite):
         raise FileError(f"{target} exists; write to a folder of its own, or leave config.json to yourself")
-    return {**read_json_file(found), KEY: new}
+    made = {**read_json_file(found), KEY: new}
+    try:
+        json.dumps(made, allow_nan=False)
+    except ValueError:
+        raise FileError(f"{found}: has a number that float64 does not hold") from None
+    return made
 
 
 def kept_modules(plan: Plan) -> list[str]:

@@ -19,8 +19,10 @@ from .dtypes import array_of, is_array, step_of
 from .header import FileError, Header, TensorInfo
 from .layouts import LAYOUTS, layout_named
 from .layouts.native import KEY
+from .layouts.onnx import ORDER
 from .npy_header import read_npy_header
 from .onnx_header import read_onnx_headers
+from .others import Floats, as_floats, decode, is_decoded, rounded
 from .shards import read_headers
 from .sources import Files
 from .tensor import Bytes, Tensor
@@ -34,13 +36,21 @@ TILE: Final = 1 << 22
 Apart = Mapping[str, Callable[[int, int], Bytes]]
 
 
-def open_model(path: str | Path, *, layouts: Sequence[str] | None = None, complete: bool = True) -> ModelFile:
+def open_model(
+    path: str | Path,
+    *,
+    layouts: Sequence[str] | None = None,
+    complete: bool = True,
+    dequantize_others: Floats | None = None,
+) -> ModelFile:
     """Open a .gguf, .safetensors, .onnx, .npz or .npy file, the index of shards, or a folder with one.
 
     layouts: which to look for, all by default; with () every tensor is as it lies in the file. Nothing but
     headers is read. complete: False opens a file that is cut off, too, for what its header says;
-    `ModelFile.has_data` says what can be read. Raises FileError, in one line, for a file that is not as its
-    format has it, that is cut off, or whose parts of a BlockArray do not fit each other.
+    `ModelFile.has_data` says what can be read. dequantize_others: "float32", "float16" or "bfloat16" has
+    GGUF's other quantized types (Q8_0, Q4_K …) read as arrays of that dtype: decoded to float32 by gguf, then
+    rounded to nearest even. Raises FileError, in one line, for a file that is not as its format has it, that
+    is cut off, or whose parts of a BlockArray do not fit each other.
     """
     path = Path(path)
     for name in layouts or ():
@@ -54,7 +64,9 @@ def open_model(path: str | Path, *, layouts: Sequence[str] | None = None, comple
                     f"{header.path}: cut off: tensor {info.name!r:.80} ends at byte {end}, and the file has "
                     f"{header.file_size}"
                 )
-    tensors = _tensors(path, headers, LAYOUTS if layouts is None else layouts)
+    tensors = tensors_of(path, headers, LAYOUTS if layouts is None else layouts)
+    if dequantize_others is not None:
+        tensors = as_floats(path, headers[0], tensors, dequantize_others)
     return ModelFile(path, headers, tensors, Files(headers, apart))
 
 
@@ -72,11 +84,13 @@ def _slice(raw: bytes, start: int, count: int) -> Bytes:
     return np.frombuffer(raw, np.uint8, count, start)
 
 
-def _tensors(
+def tensors_of(
     path: Path, headers: tuple[Header, ...], layouts: Sequence[str] | Mapping[str, Any]
 ) -> tuple[Tensor, ...]:
     """BlockArrays in whatever layout, and everything that is no part of one, in the order of the file."""
     infos = {info.name: info for header in headers for info in header.tensors}
+    if headers[0].format == "onnx":
+        infos = {name: infos[name] for name in headers[0].metadata[ORDER]}
     container = "safetensors" if headers[0].format in {"npz", "npy"} else headers[0].format
     # Shards written by themselves have metadata of their own.
     told = [headers[0].metadata, *(h.metadata for h in headers[1:] if KEY in h.metadata)]
@@ -91,7 +105,8 @@ def _tensors(
             except ValueError as error:
                 raise FileError(f"{path}: {error}") from None
             for tensor in some:
-                found[tensor.name] = tensor
+                if found.setdefault(tensor.name, tensor) != tensor:
+                    raise FileError(f"{path}: {tensor.name!r:.80} is there twice, in parts of other names")
                 for part in tensor.parts:
                     if part_of.setdefault(part.name, tensor.name) != tensor.name:
                         raise FileError(f"{path}: {part.name!r:.80} is part of two tensors")
@@ -101,7 +116,7 @@ def _tensors(
         if name in placed:
             made.append(placed[name])
         elif name not in part_of:
-            made.append(_plain(info))
+            made.append(_plain(info, container))
     names = [tensor.name for tensor in made]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -109,8 +124,8 @@ def _tensors(
     return tuple(made)
 
 
-def _plain(info: TensorInfo) -> Tensor:
-    step = step_of(info.type, info.shape) if is_array(info.type) else 1
+def _plain(info: TensorInfo, container: str) -> Tensor:
+    step = step_of(info.type, info.shape) if is_array(info.type) or container == "gguf" else 1
     return Tensor(info.name, info.shape, info.type, (info,), step=step)
 
 
@@ -197,6 +212,10 @@ class ModelFile:
                 f"{self.path}: {name!r:.80} is {tensor.type}, which is no array and none of the family; "
                 "ModelFile.values decodes it"
             )
+        if is_decoded(tensor):
+            found = self._by_gguf(tensor, start, stop)
+            found.flags.writeable = False
+            return found
         raw, shape = self._raw(tensor, start, stop)
         try:
             found = array_of(tensor.type, shape, raw, big_endian=self._header_of[name].big_endian)
@@ -246,25 +265,20 @@ class ModelFile:
             raise FileError(
                 f"{self.path}: is big-endian, and gguf decodes {tensor.type} of little-endian files"
             )
-        from gguf import GGMLQuantizationType, quants
-
         raw, shape = self._raw(tensor, start, stop)
-        kind = GGMLQuantizationType[tensor.type]
         try:
+            found = decode(raw, shape, tensor)
+            if is_decoded(tensor):
+                return rounded(found, tensor)
+        except FileError as error:
+            raise FileError(f"{self.path}: {error}") from None
+        if len(tensor.parts) > 1 and found.size:
+            part = tensor.parts[1]
+            scales = self._files.fetch(part, 0, part.nbytes).view("<f4")
+            each = scales if scales.size == 1 else scales[start:stop]
             with np.errstate(all="ignore"):
-                if not raw.size:
-                    return np.zeros(shape, np.float32)
-                found = quants.dequantize(raw.reshape(*shape[:-1], -1), kind).reshape(shape)
-                if len(tensor.parts) > 1:
-                    part = tensor.parts[1]
-                    scales = self._files.fetch(part, 0, part.nbytes).view("<f4")
-                    each = scales if scales.size == 1 else scales[start:stop]
-                    found *= each.reshape(-1, *[1] * (len(shape) - 1)).astype(np.float32)
-        except NotImplementedError:
-            raise FileError(
-                f"{self.path}: {tensor.name!r:.80} is {tensor.type}, which gguf does not decode"
-            ) from None
-        return np.asarray(found, np.float32)
+                found *= each.reshape(-1, *[1] * (len(shape) - 1)).astype(np.float32)
+        return found
 
     def _raw(self, tensor: Tensor, start: int, stop: int) -> tuple[Bytes, tuple[int, ...]]:
         """The bytes of rows of a tensor that lies in one part, and their shape."""

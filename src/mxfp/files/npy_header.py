@@ -6,13 +6,14 @@ from __future__ import annotations
 import io
 import lzma
 import struct
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from tokenize import TokenError
 from types import MappingProxyType
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.lib import format as npy
@@ -20,6 +21,7 @@ from numpy.lib import format as npy
 from .dtypes import NUMPY, type_of
 from .header import MOST_TENSORS, FileError, Header, TensorInfo
 from .tensor import Bytes, LayoutError
+from .window import check_regular
 
 MOST_RATIO: Final = 1100
 """How many times its size deflate can make of anything, at most."""
@@ -36,10 +38,13 @@ def read_npy_header(path: str | Path) -> tuple[Header, dict[str, Read]]:
 
     An array of an .npz file has the name it was saved under, that of an .npy file the file's. Raises
     FileError for what is no such file, is cut off, or holds objects, texts, structures, arrays in Fortran's
-    order or of the other byte order. numpy saves dtypes of ml_dtypes without their names, so that those
-    cannot be read back; save their bytes, `.view(numpy.uint8)`.
+    order or of the other byte order.
+
+    numpy saves dtypes of ml_dtypes without their names, as '<V' and a size: bfloat16 is the only one of two
+    bytes, and is read; those of one byte (float8, float4 …) cannot be told apart, and are refused.
     """
     path = Path(path)
+    check_regular(path)
     try:
         with path.open("rb") as file:
             if zipfile.is_zipfile(file):
@@ -60,6 +65,7 @@ def _array(path: Path, file: IO[bytes], name: str, begin: int) -> TensorInfo:
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         if version not in {(1, 0), (2, 0)}:
             raise FileError(f"{what} is .npy of version {version}, expected 1.0 or 2.0")
+        head = file.tell()
         shape, fortran, dtype = read(file)
     except (ValueError, EOFError, TypeError, SyntaxError, RecursionError, struct.error, TokenError) as error:
         if isinstance(error, FileError):
@@ -67,7 +73,7 @@ def _array(path: Path, file: IO[bytes], name: str, begin: int) -> TensorInfo:
         reason = " ".join(str(error).split())[:80]
         raise FileError(f"{what} has no header of an array: {reason}") from None
     if dtype.kind == "V" and dtype.names is None:
-        raise FileError(f"{what} was saved without the name of its dtype; save its bytes, .view(numpy.uint8)")
+        dtype = _unnamed(file, head, what, dtype)
     try:
         kind = type_of(dtype)
     except LayoutError:
@@ -82,6 +88,24 @@ def _array(path: Path, file: IO[bytes], name: str, begin: int) -> TensorInfo:
     for n in shape:
         nbytes *= n
     return TensorInfo(name, tuple(int(n) for n in shape), kind, nbytes, begin + file.tell() - start)
+
+
+def _unnamed(file: IO[bytes], head: int, what: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of an array that was saved without the name of it: bfloat16, or a FileError.
+
+    numpy's own bytes without a meaning are '|V2'; only an extension's dtype has a byte order.
+    """
+    end = file.tell()
+    file.seek(head)
+    text = file.read(end - head)
+    if b"'<V2'" in text:
+        return NUMPY["BF16"]
+    plural = "s" * (dtype.itemsize != 1)
+    raise FileError(
+        f"{what} was saved by numpy without the name of its dtype, which could be any of {dtype.itemsize} "
+        f"byte{plural} an element (float8, float4 …); write it with mxfp.files.write_model to .safetensors, "
+        "which keeps the name, or save it as .astype(numpy.float32)"
+    )
 
 
 def _zipped(path: Path, file: IO[bytes]) -> tuple[Header, dict[str, Read]]:
@@ -122,7 +146,7 @@ def _member(
             f"{path}: array {name!r:.80} has {member.file_size} bytes, expected "
             f"{info.offset - begin + info.nbytes} for shape {info.shape} of {info.type}"
         )
-    return info, None if stored else _reader(path, member.filename, info)
+    return info, None if stored else _Compressed(path, member.filename, info)
 
 
 def _begin(path: Path, file: IO[bytes], member: zipfile.ZipInfo) -> int:
@@ -135,19 +159,29 @@ def _begin(path: Path, file: IO[bytes], member: zipfile.ZipInfo) -> int:
     return member.header_offset + 30 + int(name) + int(extra)
 
 
-def _reader(path: Path, filename: str, info: TensorInfo) -> Read:
-    """Reads from a compressed member: what lies before is decompressed too, and dropped."""
+class _Compressed:
+    """Reads from a compressed member: what follows is read on, what lies before from its beginning anew."""
 
-    def read(start: int, count: int) -> Bytes:
-        try:
-            with zipfile.ZipFile(path) as archive, archive.open(filename) as inside:
-                inside.seek(info.offset + start)
-                raw = inside.read(count)
-        except (*_BROKEN, KeyError, OSError) as error:
-            reason = " ".join(str(error).split())[:80]
-            raise FileError(f"{path}: array {info.name!r:.80} cannot be read: {reason}") from None
+    def __init__(self, path: Path, filename: str, info: TensorInfo) -> None:
+        self.path, self.filename, self.info = path, filename, info
+        self._lock = threading.Lock()
+        self._inside: IO[bytes] | None = None
+
+    def __call__(self, start: int, count: int) -> Bytes:
+        with self._lock:
+            try:
+                if self._inside is None:
+                    # The member keeps the archive, and whoever drops the member closes it.
+                    self._inside = zipfile.ZipFile(self.path).open(self.filename)  # noqa: SIM115
+                self._inside.seek(self.info.offset + start)
+                raw = self._inside.read(count)
+            except (*_BROKEN, KeyError, OSError) as error:
+                self._inside = None
+                reason = " ".join(str(error).split())[:80]
+                what = f"{self.path}: array {self.info.name!r:.80}"
+                raise FileError(f"{what} cannot be read: {reason}") from None
+            if start + count == self.info.nbytes:
+                self._inside = None
         if len(raw) != count:
-            raise FileError(f"{path}: became shorter while it was read")
+            raise FileError(f"{self.path}: became shorter while it was read")
         return np.frombuffer(raw, np.uint8)
-
-    return read

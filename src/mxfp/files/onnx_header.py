@@ -8,6 +8,7 @@ bytes of those are never in memory: an ONNX file may have 2 GiB of them, and as 
 from __future__ import annotations
 
 import math
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 from .dtypes import PACKED, is_array, size_of
 from .header import MOST_BYTES, MOST_TENSORS, FileError, Header, TensorInfo
-from .layouts.onnx import NODES, Dequantize
+from .layouts.onnx import NODES, ORDER, Dequantize
 from .window import Window
 
 MOST_GRAPH: Final = 1 << 28
@@ -54,9 +55,9 @@ def read_onnx_headers(path: str | Path) -> tuple[tuple[Header, ...], dict[str, b
     """The headers of an ONNX file and of the files with its external data, and data that lie in neither.
 
     Those last are small initializers written as lists of numbers. The metadata of the first header have
-    the nodes that dequantize blocks, the opset, and the model's properties. Raises FileError for what is
-    no ONNX model, for initializers that do not have the bytes of their shape, and for external data
-    outside the file's folder.
+    the nodes that dequantize blocks, the order of all initializers, the opset, and the model's properties.
+    Raises FileError for what is no ONNX model, for initializers that do not have the bytes of their shape,
+    and for external data outside the file's folder.
     """
     path = Path(path)
     with Window(path) as window:
@@ -114,7 +115,7 @@ class _Walk:
         self.check_texts(*names, *metadata, *metadata.values(), *(text for n in nodes for text in n.names))
         metadata["ir_version"] = model.ir_version
         metadata["opset"] = max((o.version for o in model.opset_import if not o.domain), default=0)
-        metadata[NODES] = nodes
+        metadata[NODES], metadata[ORDER] = nodes, tuple(names)
         return self.by_file(tensors, metadata), self.held
 
     def by_file(self, tensors: list[TensorInfo], metadata: dict[str, Any]) -> tuple[Header, ...]:
@@ -125,9 +126,12 @@ class _Walk:
         found = [Header("onnx", MappingProxyType(metadata), here, 0, self.window.size, path=self.path)]
         for path, infos in self.elsewhere.items():
             try:
-                size = path.stat().st_size
-            except OSError as error:
-                self.fail(f"has data in {path.name!r:.80}: {error.strerror or error}")
+                there = path.stat()
+            except (OSError, ValueError) as error:
+                self.fail(f"has data in {path.name!r:.80}: {getattr(error, 'strerror', None) or error}")
+            if not stat.S_ISREG(there.st_mode):
+                self.fail(f"has data in {path.name!r:.80}, which is no regular file")
+            size = there.st_size
             found.append(Header("onnx", MappingProxyType({}), tuple(infos), 0, size, path=path))
         if lists:
             size = max(info.nbytes for info in lists)
@@ -269,7 +273,7 @@ def _dequantizers(graph: Any) -> Iterator[Dequantize]:
         if attributes.get("block_size", 0) < 1 or any(node.input[2:]):
             continue
         scales, tensor_scale = node.input[1], ""
-        if cast := made_by(scales, "Cast"):
+        if (cast := made_by(scales, "Cast")) and cast.input:
             scales = cast.input[0]
         if first := made_by(scales, "DequantizeLinear"):
             if len(first.input) < 2 or any(first.input[2:]):

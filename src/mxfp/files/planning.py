@@ -4,20 +4,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from ..blocks import NONFINITE, Nonfinite, check_choice
 from ..formats import MXFP4, BlockFormat, ScaleRule
 from ..scale import check_rule
-from .carrying import Carried, carried, check_destination, declared_like
+from .carrying import Carried, carried, check_destination, declared_like, is_carried
 from .choosing import Choice
 from .header import FileError
 from .layouts import Layout
 from .layouts.native import NATIVE
 from .model import ModelFile
+from .outputs import data_path
 from .tensor import Declared, LayoutError, Tensor
 from .writing import layout_for, plan_model
+
+BEGIN: Final = "; begin with the float model, or ask for --dequantize-others float32"
+"""What to do about tensors that are in other quantized types already."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class Item:
 class Plan:
     """A model, and what becomes of it.
 
-    size: bytes of the file that will be written. carried: of the metadata.
+    size: bytes of what will be written. beside: the file with external data, if there will be one.
+    external_data: whether it was asked for. carried: of the metadata.
     """
 
     model: ModelFile
@@ -50,6 +56,8 @@ class Plan:
     items: tuple[Item, ...]
     carried: Carried
     size: int
+    beside: Path | None = None
+    external_data: bool = False
 
     @property
     def quantized(self) -> tuple[Item, ...]:
@@ -76,12 +84,15 @@ def plan_quantize(
     choice: Choice | None = None,
     scale_rule: ScaleRule | None = None,
     nonfinite: Nonfinite = "raise",
+    external_data: bool = False,
 ) -> Plan:
     """A model and where it goes -> the Plan; nothing is written, and no tensor is read.
 
-    path, layout: as for `create_model`. choice: which tensors, by default those of Choice(). Tensors are
-    quantized along their last axis; all others are written as they are. nonfinite: as for `mxfp.quantize`,
-    but that "raise" names the tensor, and that no block is made NaN where readers take it for a number.
+    path, layout, external_data: as for `create_model`. choice: which tensors, by default those of Choice().
+    Tensors are quantized along their last axis; all others are written as they are. Of GGUF's other quantized
+    types (Q8_0 …) GGUF files are given the bytes; open the model with `dequantize_others` to have floats.
+    nonfinite: as for `mxfp.quantize`, but that "raise" names the tensor, and that no block is made NaN where
+    readers take it for a number.
 
     Raises FileError for a path that is read from, for globs that match nothing, for tensors that can be
     neither quantized nor kept, and if nothing is to be quantized; LayoutError for what the layout cannot
@@ -102,16 +113,35 @@ def plan_quantize(
         raise LayoutError(f"the layout {laid.name!r} holds {', '.join(map(str, laid.formats()))}, not {fmt}")
     reasons, declared = [], []
     for tensor in model.tensors:
+        _check_begun_from_floats(model, tensor, choice, fmt)
         wanted = Declared(tensor.name, tensor.shape, fmt, -1, rule)
         reasons.append(choice.kept_because(tensor, fmt) or _not_held(laid, wanted))
-        declared.append(declared_like(model, tensor) if reasons[-1] else wanted)
+        declared.append(declared_like(model, tensor, laid.container) if reasons[-1] else wanted)
+    if not reasons:
+        raise FileError(f"{model.path}: has no tensors")
     if all(reasons):
         most = "; ".join(f"of {count} {why}" for why, count in Counter(reasons).most_common(3))
-        raise FileError(f"{model.path}: none of its {len(reasons)} tensors would be quantized: {most}")
+        raise FileError(
+            f"{model.path}: none of its {len(reasons)} tensors would be quantized: {most}"
+            f"{BEGIN if any(is_carried(model, tensor) for tensor in model.tensors) else ''}"
+        )
     going = carried(model, laid.container)
-    planned, _, frame = plan_model(path, declared, layout=layout, metadata=going.metadata, keep=going.keep)
+    planned, _, frame = plan_model(
+        path, declared, layout=layout, metadata=going.metadata, keep=going.keep, external_data=external_data
+    )
     items = tuple(Item(*one) for one in zip(model.tensors, planned, reasons, strict=True))
-    return Plan(model, path, laid.name, fmt, rule, nonfinite, items, going, frame.size)
+    beside = data_path(path) if frame.beside else None
+    return Plan(
+        model, path, laid.name, fmt, rule, nonfinite, items, going, frame.nbytes, beside, external_data
+    )
+
+
+def _check_begun_from_floats(model: ModelFile, tensor: Tensor, choice: Choice, fmt: BlockFormat) -> None:
+    """FileError for a tensor that is asked for by its name and is in another quantized type already."""
+    if not choice.include or not is_carried(model, tensor):
+        return
+    if not choice.kept_because(replace(tensor, type="F32"), fmt):
+        raise FileError(f"{model.path}: {tensor.name!r:.80} is {tensor.type} already{BEGIN}")
 
 
 def _not_held(layout: Layout, wanted: Declared) -> str:

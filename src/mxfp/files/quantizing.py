@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import zlib
 from collections.abc import Mapping
@@ -12,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocks import BlockArray, quantize
+from ..blocks import BlockArray, largest_magnitude, quantize
 from ..encode import Rounding, check_rounding, draw_key
 from ..formats import BlockFormat
 from ..scale import tensor_scale_for
-from .carrying import Progress, Rows, Ticker, cuts, share, write_tiles
+from .carrying import Progress, Rows, Ticker, cuts, rows_of, share, write_tiles
 from .header import FileError
 from .layouts import layout_named
 from .layouts.suffixed import Suffixed
@@ -24,7 +25,7 @@ from .layouts.tensor_scale import nearest_divisible
 from .pipeline import in_order
 from .planning import Plan
 from .sqnr import Sqnr, sqnr
-from .tensor import Tensor
+from .tensor import LayoutError, Tensor
 from .writing import create_model
 
 _STRIDE: Final = 0x9E3779B97F4A7C15
@@ -83,6 +84,7 @@ def quantize_model(
         keep=plan.carried.keep,
         overwrite=overwrite,
         nan_scales="keep",
+        external_data=plan.external_data,
     ) as writer:
         if plan.format.tensor_scale:
             job.find_tensor_scales(chosen, tick)
@@ -111,7 +113,7 @@ class _Job:
 
     def rows(self, tensor: Tensor, start: int, stop: int) -> tuple[Rows, Sqnr | None]:
         """Rows of a tensor as they will be written, and what quantizing them cost."""
-        x = self.model.rows(tensor.name, start, stop)
+        x = rows_of(self.model, tensor, start, stop)
         if tensor.name not in self.chosen or isinstance(x, BlockArray):
             return x, None
         rng = None
@@ -137,18 +139,23 @@ class _Job:
         for name, count, found in in_order(self.largest, jobs):
             largest[name] = max(largest[name], found)
             tick(name, count)
-        self.tensor_scales = {
-            name: tensor_scale(amax, self.plan.format, self.plan.layout) for name, amax in largest.items()
-        }
+        for name, amax in largest.items():
+            try:
+                self.tensor_scales[name] = tensor_scale(amax, self.plan.format, self.plan.layout)
+            except LayoutError as error:
+                raise LayoutError(f"{name!r:.80}: {error}; exclude it, or take another layout") from None
 
     def largest(self, job: tuple[Tensor, int, int]) -> tuple[str, int, float]:
         """Rows of a tensor -> its name, their bytes, and their largest finite magnitude."""
         tensor, start, stop = job
         x = self.model.rows(tensor.name, start, stop)
         assert not isinstance(x, BlockArray)
-        if self.nonfinite == "raise":
-            self.refuse_nonfinite(tensor, x, start)
-        return tensor.name, share(tensor, start, stop), _largest(x)
+        found = largest_magnitude(x, finite=False)
+        if not math.isfinite(found):
+            if self.nonfinite == "raise":
+                self.refuse_nonfinite(tensor, x, start)
+            found = largest_magnitude(x)
+        return tensor.name, share(tensor, start, stop), found
 
     def refuse_nonfinite(self, tensor: Tensor, x: NDArray[Any], start: int) -> None:
         """FileError that names the first NaN, or the first infinity too if those do not saturate."""
@@ -195,11 +202,3 @@ def _patterns(x: NDArray[Any]) -> tuple[NDArray[Any], int]:
     size = x.dtype.itemsize
     bits = x.view(f"u{size}") & ((1 << 8 * size - 1) - 1)
     return bits, {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}[x.dtype.name]
-
-
-def _largest(x: NDArray[Any]) -> float:
-    patterns, infinity = _patterns(x)
-    top = patterns.max(initial=0)
-    if top >= infinity:
-        top = patterns.max(initial=0, where=patterns < infinity)
-    return float(np.array([top], patterns.dtype).view(x.dtype)[0])

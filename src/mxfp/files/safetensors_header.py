@@ -64,7 +64,7 @@ def read_json(path: Path, raw: bytes, what: str) -> dict[str, Any]:
         if len(made) < len(found):
             twice = Counter(key for key, _ in found).most_common(1)[0][0]
             raise FileError(f"{path}: {what} has the key {twice!r:.80} twice")
-        if not _is_text(*made, *(v for v in made.values() if isinstance(v, str))):
+        if not is_text(*made, *(v for v in made.values() if isinstance(v, str))):
             raise FileError(f"{path}: {what} has half of a surrogate pair in a text")
         return made
 
@@ -86,7 +86,7 @@ def read_json(path: Path, raw: bytes, what: str) -> dict[str, Any]:
     return found
 
 
-def _is_text(*texts: str) -> bool:
+def is_text(*texts: str) -> bool:
     """Whether texts can be written in UTF-8; JSON can escape what cannot."""
     try:
         "".join(texts).encode("utf-8")

@@ -48,6 +48,12 @@ class Files:
         if info.name in self._apart:
             return self._apart[info.name](start, count)
         header = self._of[info.name]
+        end = info.offset + start + count
+        if count and end > header.file_size:
+            raise FileError(
+                f"{header.path}: cut off: {info.name!r:.80} is read up to byte {end}, and the file "
+                f"has {header.file_size}"
+            )
         out = np.empty(count, np.uint8)
         view = out.data
         with self._lock:
@@ -84,6 +90,6 @@ class Files:
     def close(self) -> None:
         """Close all files."""
         with self._lock:
-            self._closed = True
+            self._closed, self._apart = True, {}
             while self._open:
                 self._open.popitem()[1].close()

@@ -18,6 +18,17 @@ Fetch = Callable[[TensorInfo, int, int], Bytes]
 """(a tensor of the file, first byte, how many) -> those bytes, 1-D."""
 
 
+def printable(name: str) -> str:
+    r"""A name of whatever file as a page or a terminal can show it: nothing in it is a command.
+
+    >>> print(printable("blk.é\x1b[2J"))
+    blk.é\x1b[2J
+    """
+    if name.isprintable():
+        return name
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+
+
 class LayoutError(ValueError):
     """A layout or a container cannot hold this: one line, with what was given and what it can hold."""
 

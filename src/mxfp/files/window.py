@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from struct import Struct
@@ -15,6 +16,17 @@ PIECE: Final = 1 << 20
 """Bytes held at a time."""
 
 
+def check_regular(path: Path) -> None:
+    """Raise FileError for a path that is no file, which may never end, or never begin."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
+        raise FileError(f"{path}: is {what}; expected a model file")
+
+
 class Window:
     """A file and a position in it. Everything taken is checked against the file's size before it is read.
 
@@ -24,15 +36,11 @@ class Window:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            if not stat.S_ISREG(path.stat().st_mode):
-                what = "a directory" if path.is_dir() else "no regular file"
-                raise FileError(f"{path}: is {what}; expected a model file")
+            check_regular(path)
             self._file = path.open("rb", buffering=0)
-        except (OSError, ValueError) as error:
-            if isinstance(error, FileError):
-                raise
-            raise FileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-        self.size = self._file.seek(0, 2)
+        except OSError as error:
+            raise FileError(f"{path}: {error.strerror or error}") from None
+        self.size = os.fstat(self._file.fileno()).st_size
         self.position = 0
         self._start, self._held = 0, b""
 

@@ -3,25 +3,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import BlockArray
-from ..whole import Whole
-from .dtypes import bytes_of
+from .dtypes import bytes_of, is_array
 from .frames import Frame
 from .header import FileError
 from .layouts import Layout, NanScales
 from .layouts.layout import check_scales
+from .others import shape_of_stored
+from .outputs import Outputs
 from .tensor import Bytes, Tensor
-
-PIECE: Final = 1 << 26
-"""Bytes that are handed to the system at a time."""
 
 
 class ModelWriter:
@@ -42,19 +42,16 @@ class ModelWriter:
         nan_scales: NanScales,
     ) -> None:
         """What `create_model` has planned."""
-        self.path, self.layout, self.nbytes, self._nan = path, layout, frame.size, nan_scales
-        placed = {part.name: part for part in frame.tensors}
+        self.path, self.layout, self.nbytes, self._nan = path, layout, frame.nbytes, nan_scales
+        placed = {part.name: part for part in (*frame.tensors, *frame.beside)}
         self.tensors = tuple(replace(t, parts=tuple(placed[p.name] for p in t.parts)) for t in tensors)
         self._by_name = {tensor.name: tensor for tensor in self.tensors}
         self._rows = dict.fromkeys(self._by_name, 0)
         self._at = {name: part.offset for name, part in placed.items()}
         self._shared: dict[str, Bytes] = {}
-        self._file: Whole | None = None
+        self._file: Outputs | None = None
         try:
-            self._file = Whole(path, overwrite=overwrite)
-            self._file.reserve(frame.size)
-            for offset, raw in frame.fixed:
-                self._put(offset, memoryview(raw))
+            self._file = Outputs(path, frame, overwrite)
         except OSError as error:
             self._fail(error)
 
@@ -71,16 +68,14 @@ class ModelWriter:
 
     def _fail(self, error: OSError) -> NoReturn:
         self.abandon()
+        path = error.filename or self.path
         if isinstance(error, FileExistsError):
-            raise FileError(f"{self.path}: exists; ask for overwrite=True, or give another name") from None
-        raise FileError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+            raise FileError(f"{path}: exists; ask for overwrite=True, or give another name") from None
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
 
-    def _put(self, offset: int, view: memoryview) -> None:
+    def _put(self, name: str, offset: int, view: memoryview) -> None:
         assert self._file is not None
-        file, done = self._file.file, 0
-        file.seek(offset)
-        while done < len(view):
-            done += file.write(view[done : done + PIECE])
+        self._file.put(name, offset, view)
 
     def info(self, name: str) -> Tensor:
         """How a tensor will lie in the file. ValueError if none of that name is declared."""
@@ -91,6 +86,7 @@ class ModelWriter:
     def write(self, name: str, rows: NDArray[Any] | BlockArray) -> None:
         """The next rows of a tensor, along its first axis; tensors may take turns.
 
+        Rows of GGUF's other quantized types are their bytes: uint8, the last axis in bytes as gguf has it.
         Rows are a multiple of the tensor's `step` (but for the last). Raises ValueError for another shape,
         dtype or format, LayoutError for what the layout cannot hold, FileError if they cannot be written.
         """
@@ -103,12 +99,13 @@ class ModelWriter:
                 check_scales(self.layout, tensor, rows)
             pieces = self.layout.pieces(tensor, rows)
         else:
-            pieces = (bytes_of(tensor.type, np.asarray(rows)),)
+            kind = tensor.type if is_array(tensor.type) else "U8"
+            pieces = (bytes_of(kind, np.asarray(rows)),)
         if isinstance(rows, BlockArray) and rows.format.tensor_scale:
             pieces = self._without_shared(tensor, pieces)
         try:
             for part, piece in zip(tensor.parts, pieces, strict=False):
-                self._put(self._at[part.name], piece.data)
+                self._put(part.name, self._at[part.name], piece.data)
                 self._at[part.name] += piece.size
         except OSError as error:
             self._fail(error)
@@ -121,7 +118,10 @@ class ModelWriter:
             raise ValueError(f"{name} is declared as {tensor.type}, got {type(rows).__name__}")
         if isinstance(rows, BlockArray) and rows.format != tensor.format:
             raise ValueError(f"{name} is declared as {tensor.type}, got a BlockArray of {rows.format}")
-        shape = np.shape(rows) if not isinstance(rows, BlockArray) else rows.shape
+        if tensor.layout or is_array(tensor.type):
+            shape = rows.shape if isinstance(rows, BlockArray) else np.shape(rows)
+        else:
+            shape = shape_of_stored(tensor.type, np.asarray(rows))
         if len(shape) != len(tensor.shape) or shape[1:] != tensor.shape[1:]:
             raise ValueError(f"{name} is declared with shape {tensor.shape}, got rows of shape {shape}")
         if isinstance(rows, BlockArray) and rows.block_axis != tensor.block_axis:
@@ -146,6 +146,27 @@ class ModelWriter:
         """Finish: everything on the disk, and then the file's name. ValueError if rows are missing."""
         if self._file is None:
             return
+        self._complete()
+        try:
+            self._file.commit()
+        except OSError as error:
+            self._fail(error)
+        self._file = None
+
+    @contextmanager
+    def readable(self) -> Iterator[Path]:
+        """With every tensor complete, a path at which `open_model` reads it before it has its name.
+
+        Whoever finds it wrong raises an error, and nothing is left, nor is what it would have replaced lost.
+        """
+        if self._file is None:
+            raise ValueError(f"{self.path}: is closed")
+        self._complete()
+        with self._file.readable() as path:
+            yield path
+
+    def _complete(self) -> None:
+        """ValueError if rows are missing, and nothing is left."""
         short = next((t for t in self.tensors if self._rows[t.name] < t.rows), None)
         if short is not None:
             self.abandon()
@@ -153,11 +174,6 @@ class ModelWriter:
                 f"{short.name} has {short.rows} rows, got {self._rows[short.name]}; no file is left"
             )
         self._fill_shared()
-        try:
-            self._file.commit()
-        except OSError as error:
-            self._fail(error)
-        self._file = None
 
     def _fill_shared(self) -> None:
         """The tensor scale of tensors without rows, which nobody had to write: 1."""
@@ -165,7 +181,7 @@ class ModelWriter:
         for tensor in self.tensors:
             if tensor.format and tensor.format.tensor_scale and tensor.name not in self._shared:
                 try:
-                    self._put(tensor.parts[-1].offset, one.data)
+                    self._put(tensor.parts[-1].name, tensor.parts[-1].offset, one.data)
                 except OSError as error:
                     self._fail(error)
 

@@ -162,8 +162,10 @@ def _entries(text: str) -> dict[str, Any]:
     except FileError as error:
         raise ValueError(str(error)) from None
     schema, entries = found.get("schema"), found.get("tensors")
-    if schema != SCHEMA or not isinstance(entries, dict):
+    if schema != SCHEMA:
         raise ValueError(f"the metadata under {KEY!r} has schema {schema!r:.40}, expected {SCHEMA}")
+    if not isinstance(entries, dict):
+        raise ValueError(f"the metadata under {KEY!r} has tensors {entries!r:.40}, expected an object")
     return entries
 
 

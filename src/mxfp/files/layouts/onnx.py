@@ -34,6 +34,8 @@ KINDS: Final[tuple[tuple[BlockFormat, str, str], ...]] = (
 """Formats, and the types of elements and scales."""
 NODES: Final = "mxfp.nodes"
 """Where the header of an ONNX file has its nodes that dequantize blocks."""
+ORDER: Final = "mxfp.order"
+"""Where it has the names of the initializers, in their order, whichever files their data are in."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,8 @@ def read_scale(tensor: Tensor, raw: Bytes, start: int, stop: int, *, divides: bo
     Raises ValueError where it is no positive finite number, or where each expert has its own and the rows
     are of more than one.
     """
-    values = raw.view("<f4").astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN, which is refused below
+        values = raw.view("<f4").astype(np.float64)
     if values.size > 1:
         values = values[start:stop]
     part = tensor.parts[-1].name

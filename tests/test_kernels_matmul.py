@@ -95,14 +95,14 @@ def small_slabs(monkeypatch):
 
 
 @pytest.mark.parametrize("fmt", [mxfp.MXFP4, mxfp.NVFP4], ids=name_of)
-@pytest.mark.parametrize("m", size((1, 2, 3, 4, 5, 6, 7, 12, 13), (1, 7)))
+@pytest.mark.parametrize("m", size((1, 2, 3, 4, 5, 6, 7, 12, 13, 64, 65), (1, 7)))
 def test_any_number_of_rows_by_any_number_of_columns(m, fmt):
     for n in size((1, 31, 32, 33, 64, 65), (1, 33)):
         agree(*sides(fmt, fmt, m, 70, n, seed=n, nan_share=0.02), FEW)
 
 
 @pytest.mark.parametrize("fmt", [mxfp.MXFP4, mxfp.NVFP4], ids=name_of)
-@pytest.mark.parametrize("m", size((1, 5, 7, 16), (5,)))
+@pytest.mark.parametrize("m", size((1, 5, 7, 64), (5,)))
 def test_all_rows_go_through_some_groups_before_the_next(m, fmt):
     rng = np.random.default_rng(m)
     for groups in (gemm.GROUPS, gemm.GROUPS + 1, 2 * gemm.GROUPS + 1) if JIT else (2,):

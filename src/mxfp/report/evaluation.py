@@ -147,7 +147,7 @@ def evaluate(
         progress(name, n, len(pairs))
         a = data.read(name)
         w, q = _weights(model, source, name, weight_name, fmt)
-        if w.ndim != 2 or a.shape[1] != w.shape[1]:
+        if w.ndim != 2 or not w.size or a.shape[1] != w.shape[1]:
             raise FileError(
                 f"{data.path}: {name} is {a.shape}, which needs a weight (N, {a.shape[1]}); "
                 f"{weight_name} is {w.shape}"

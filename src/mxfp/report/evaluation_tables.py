@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 
+from ..files.tensor import printable
 from .evaluation import WAYS, Evaluation, LayerFigures
 from .render import page
 from .tables import Table
@@ -21,7 +22,8 @@ def headline(found: Evaluation) -> str:
             made = f"{found.given} of them {made}, the others {_quantized(found)}"
         elif found.rule:
             made += f", activations quantized by rule {found.rule}"
-    return f"{found.model} on {found.data}: {len(found.layers)} layers, weights in {found.format}, {made}"
+    files = f"{printable(found.model)} on {printable(found.data)}"
+    return f"{files}: {len(found.layers)} layers, weights in {found.format}, {made}"
 
 
 def _quantized(found: Evaluation) -> str:
@@ -47,7 +49,7 @@ def _short(names: list[str]) -> tuple[list[str], str]:
 
 
 def _layers(found: Evaluation) -> Table:
-    names, pattern = _short([layer.name for layer in found.layers])
+    names, pattern = _short([printable(layer.name) for layer in found.layers])
     rows = [
         (
             name,
@@ -86,7 +88,7 @@ def _summary(found: Evaluation) -> Table:
             way,
             f"{100 * float(np.median(errors)):.3g}",
             f"{100 * worst.ways[way].relative_error:.3g}",
-            worst.name,
+            printable(worst.name),
         )
 
     left = len(found.without)
@@ -101,7 +103,7 @@ def _summary(found: Evaluation) -> Table:
 
 def markdown(found: Evaluation) -> str:
     """An Evaluation -> Markdown text."""
-    title = f"{found.format} on {found.model}"
+    title = f"{found.format} on {printable(found.model)}"
     return page(title, headline(found), "", tables(found), {}, "Made by `mxfp evaluate`.")
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from .measure import Report
 from .tables import Table, headline, tables
+
+BAR: Final = r"\|"
+"""What a cell of a Markdown table has for a bar."""
 
 
 def markdown(report: Report, pictures: Mapping[str, str] | None = None) -> str:
@@ -41,7 +45,7 @@ def page(
 
 def _rows(table: Table) -> list[str]:
     def line(cells: tuple[str, ...]) -> str:
-        return f"| {' | '.join(cell or ' ' for cell in cells)} |"
+        return f"| {' | '.join(cell.replace('|', BAR) or ' ' for cell in cells)} |"
 
     return [line(table.columns), line(tuple("---" for _ in table.columns)), *map(line, table.rows)]
 

@@ -243,3 +243,26 @@ def test_types_that_are_neither_floats_nor_of_the_family_are_named(tmp_path):
     writer.close()
     with pytest.raises(FileError, match=r"q8.gguf: a.weight is Q8_0, expected the float weight"):
         evaluated(tmp_path / "q8.gguf", broken(tmp_path, a=np.ones((2, 32))))
+
+
+def test_other_types_of_gguf_are_taken_for_floats_where_that_is_asked_for(tmp_path):
+    kind, w = gguf.GGMLQuantizationType.Q8_0, RNG.standard_normal((4, 32)).astype(np.float32)
+    raw = gguf.quants.quantize(w, kind)
+    write_model(tmp_path / "decoded.safetensors", {"a.weight": gguf.quants.dequantize(raw, kind)})
+    writer = gguf.GGUFWriter(tmp_path / "q8.gguf", "llama")
+    writer.add_tensor("a.weight", raw, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    data = broken(tmp_path, a=RNG.standard_normal((2, 32)))
+    refused = run(tmp_path / "q8.gguf", "--data", data)
+    assert "a.weight is Q8_0, expected the float weight" in str(refused.exception)
+    found, expected = (
+        run(tmp_path / name, "--data", data, "--json", *options)
+        for name, options in (
+            ("q8.gguf", ["--dequantize-others", "float32"]),
+            ("decoded.safetensors", []),
+        )
+    )
+    assert json.loads(found.stdout)["layers"] == json.loads(expected.stdout)["layers"]

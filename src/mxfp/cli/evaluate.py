@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 from ..accumulate import Accumulator
+from ..files.others import Floats
 from ..formats import BLOCK_FORMATS
 from ..scale import SCALE_RULES
 from .app import AccumulatorType, Progress, cli
+from .file_options import others_option
 from .reports import put_report
 
 
@@ -39,6 +41,7 @@ from .reports import put_report
     "--accumulator", type=AccumulatorType(), default="sequential:float32", show_default=True, help="Of W4A4."
 )
 @click.option("--include", default="*", show_default=True, help="Only layers whose names match this pattern.")
+@others_option("layers with such weights are refused")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write evaluate.md and .json here."
 )
@@ -51,6 +54,7 @@ def evaluate(
     rule: Any,
     accumulator: Accumulator,
     include: str,
+    dequantize_others: Floats | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -73,8 +77,10 @@ def evaluate(
     if out is not None:
         writable(out.absolute())
     with ExitStack() as stack:
-        opened = stack.enter_context(open_model(model))
-        original = stack.enter_context(open_model(source)) if source is not None else None
+        opened = stack.enter_context(open_model(model, dequantize_others=dequantize_others))
+        original = None
+        if source is not None:
+            original = stack.enter_context(open_model(source, dequantize_others=dequantize_others))
         activations = stack.enter_context(Activations(data))
         with Progress() as progress:
             found = measured(

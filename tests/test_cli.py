@@ -159,6 +159,21 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["big.npz"]
 
 
+def test_an_interrupt_while_the_command_line_is_imported_is_one_line():
+    code = (
+        "import sys\n"
+        "from mxfp.__main__ import main\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'mxfp.cli':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "mxfp: interrupted\n")
+
+
 @pytest.mark.parametrize("command", [(), *((name,) for name in cli.cli.commands)], ids=" ".join)
 def test_help_shows_no_marks_of_its_layout(command):
     out = inside(*command, "--help").output

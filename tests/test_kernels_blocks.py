@@ -4,6 +4,7 @@
 import itertools
 import tracemalloc
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -80,6 +81,21 @@ def test_any_pattern_has_the_code_of_the_reference(element, rounding):
 
 
 # --- every pattern, every threshold
+
+
+@pytest.mark.parametrize("fmt", MX, ids=name_of)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_infinity_is_the_largest_element_beside_the_largest_floats_too(dtype, fmt):
+    """2**16, which float16's infinity looks like, is none of the largest elements under some scales."""
+    top = DTYPES[dtype].type(ml_dtypes.finfo(DTYPES[dtype]).max)
+    x = np.zeros((8, 32), DTYPES[dtype])
+    x[:, 0] = [top, -top, top / 2, top * DTYPES[dtype].type(0.75), 1, 0, top, top / 4]
+    x[:, 1], x[:6, 2] = np.inf, -np.inf
+    for rule, rounding in itertools.product(RULES, DETERMINISTIC):
+        for y, axis in ((x, 1), (x.T.copy(), 0)):
+            q = agree(y, fmt, axis=axis, scale_rule=rule, rounding=rounding, nonfinite="saturate")
+            codes = q.codes if axis else q.codes.T
+            assert (fmt.element.values[codes[:, 1]] == fmt.element.max).all()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

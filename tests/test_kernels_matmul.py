@@ -276,6 +276,19 @@ def test_every_pair_of_scales_from_both_ends(fmt):
     agree(a, b, MANY if fmt is E2M1 else FEW[:2], cells=3)
 
 
+def test_the_smallest_scale_where_it_is_no_subnormal_float32():
+    """Code 0 of a scale of few bits; as a row's, a column's and both."""
+    scale = mxfp.ScaleFormat("E4M0", 4, 0, 7, False)
+    fmt = mxfp.BlockFormat("MXFP4 of E4M0", mxfp.E2M1, scale, 32, ("floor",))
+    for m, other in itertools.product((1, size(70, 2)), (fmt, E2M1)):
+        for left, right in ((fmt, other), (other, fmt)):
+            a, b = sides(left, right, m, 70, 33, seed=m, scales=(1, 14))
+            codes = a.scales.copy()
+            codes[::2, 1] = 0
+            a = mxfp.BlockArray(a.codes, codes, left)
+            agree(a, b, FEW, cells=0)
+
+
 @pytest.mark.parametrize("fmt", [E2M1, INT8, mxfp.MXFP6_E3M2], ids=name_of)
 @pytest.mark.parametrize("m", size((1, 7), (1,)))
 def test_sums_times_the_scale_of_a_row_that_leave_float32_or_just_do_not(m, fmt):
@@ -336,6 +349,19 @@ def test_signs_of_zero(dtype):
     assert (found[:2] == 0).all() == below
     assert np.signbit(mxfp.matmul(a, ones, accumulator=mxfp.Exact(dtype))[:2, 0].astype(np.float64)).all()
     assert not found[2:4].any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_zero_scale_makes_plus_zero_of_a_sum_that_fell_to_minus_zero(dtype):
+    """In formats of one's own: NVFP4's own scales keep all sums away from there."""
+    zeros = mxfp.BlockFormat("E2M1 of UE4M3 in 32", mxfp.E2M1, mxfp.UE4M3, 32, ("nearest",))
+    small = mxfp.BlockFormat("small", mxfp.ElementFormat("E2M1'", 2, 1, 40), mxfp.E8M0, 32, ("floor",))
+    codes = np.full((size(7, 1), 96), 9, np.uint8)
+    scales = np.tile(np.array([1, 0, 0], np.uint8), (len(codes), 1))
+    a, halves = mxfp.BlockArray(codes, scales, zeros), blocks(np.full((96, 2), 1), np.zeros((3, 2)), small, 0)
+    for left, right in ((a, halves), (halves.T, a.T)):
+        found = agree(left, right, [mxfp.Sequential(dtype)], cells=0)
+        assert bits(found).any() == (dtype == "float64")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -12,6 +12,7 @@ import mxfp
 from mxfp import scale
 from mxfp.blocks import largest_magnitude
 from mxfp.encode import starts
+from mxfp.files.sqnr import sqnr
 from mxfp.floats import divide_to_odd
 from mxfp.formats import Specials
 from mxfp.kernels import arrays, blocks, scaled_blocks, scaled_drawn, scaled_tables
@@ -289,6 +290,11 @@ def custom(name, element, scale, *, block=16, tensor_scale=False):
     return mxfp.BlockFormat(name, element, scale, block, RULES, tensor_scale)
 
 
+def ends(bias, scale_bias):
+    """E2M1 and UE4M3 with other biases."""
+    return mxfp.ElementFormat("E2M1'", 2, 1, bias), mxfp.ScaleFormat("UE4M3'", 4, 3, scale_bias, True)
+
+
 E1M1 = mxfp.ElementFormat("E1M1", 1, 1, 0)
 UE5M3 = mxfp.ScaleFormat("UE5M3", 5, 3, 15, True)
 OWN = [
@@ -303,6 +309,12 @@ OWN = [
     (custom("scales without zero", mxfp.E2M1, mxfp.ScaleFormat("UE4M3-", 4, 3, 7, False)), False),
     (custom("scales far below one", mxfp.E2M1, mxfp.ScaleFormat("deep", 4, 3, 300, True)), False),
     (custom("scales far above one", mxfp.E2M1, mxfp.ScaleFormat("high", 4, 3, -300, True)), False),
+    (custom("small", *ends(64, 62)), True),
+    (custom("large", *ends(-60, -48)), True),
+    (custom("elements far below one", *ends(200, -100)), False),
+    (custom("elements below float32 under large scales", *ends(200, -9)), False),
+    (custom("elements beyond float32", *ends(-130, 130)), False),
+    (custom("scales below float32 of large elements", *ends(-40, 160)), False),
 ]
 
 
@@ -318,9 +330,13 @@ def test_formats_of_ones_own_have_the_bits_of_the_reference(fmt, supported):
             y = x.astype(dtype)
         y[3, 4], y[5, :] = np.inf, 0
         seed = 1 if rounding == "stochastic" else None
-        agree_back(
-            agree(y, fmt, axis=axis, scale_rule=rule, rounding=rounding, nonfinite=nonfinite, seed=seed)
-        )
+        q = agree(y, fmt, axis=axis, scale_rule=rule, rounding=rounding, nonfinite=nonfinite, seed=seed)
+        agree_back(q)
+        if y.dtype != np.float64:
+            found, expected = (sqnr(y, q, engine=engine) for engine in ("numba", "reference"))
+            assert (found.elements, found.left_out) == (expected.elements, expected.left_out)
+            assert np.isclose(found.signal, expected.signal, rtol=1e-12, atol=0)
+            assert np.isclose(found.noise, expected.noise, rtol=1e-12, atol=0)
 
 
 # --- the largest magnitude

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mxfp
+from mxfp import floats
 from mxfp.blocks import square_sums, work_alone, works_alone
 from mxfp.files.pipeline import in_order
 from mxfp.files.sqnr import Sqnr, sqnr
@@ -111,6 +112,32 @@ def test_what_the_kernel_does_and_what_it_leaves_to_numpy():
     assert not math.isfinite(sum(square_sums(x, mxfp.quantize(x))))
     with pytest.raises(ValueError, match="engine must be one of 'numba', 'reference', got 'fast'"):
         sqnr(x, mxfp.quantize(x), engine="fast")
+
+
+def test_shapes_that_differ_are_an_error_of_both_engines():
+    q = mxfp.quantize(np.ones((2, 32), np.float32))
+    for shape, engine in itertools.product(((4, 16), (3, 32), (64,)), ("numba", "reference")):
+        with pytest.raises(ValueError, match=r"x and q must have one shape, got \(.*\) and \(2, 32\)"):
+            sqnr(np.ones(shape, np.float32), q, engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["numba", "reference"])
+def test_a_thread_that_flushes_subnormals_is_told_so_and_gets_no_sums(monkeypatch, engine):
+    x = np.array([2.0**-24], np.float16)
+    q = mxfp.quantize(x)
+    monkeypatch.setattr(floats, "_SMALLEST_NORMAL", np.zeros(1, np.float32))
+    with pytest.raises(FloatingPointError, match="flushes subnormal numbers"):
+        sqnr(x, q, engine=engine)
+
+
+@pytest.mark.parametrize("dtype", SINGLES)
+@pytest.mark.parametrize("fmt", [mxfp.MXFP4, mxfp.NVFP4], ids=name_of)
+def test_signalling_nans_are_left_out_without_a_warning(fmt, dtype):
+    first = np.array(np.inf, DTYPES[dtype]).view(f"u{DTYPES[dtype].itemsize}") + 1
+    x = np.ones((2, 64), DTYPES[dtype])
+    x.view(first.dtype)[1, 3] = first
+    cost = both(x, mxfp.quantize(x, fmt, tensor_scale=1.0 if fmt.tensor_scale else None))
+    assert (cost.elements, cost.left_out) == (128 - fmt.block, fmt.block)
 
 
 def test_numbers_without_noise_and_nothing_at_all():

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import ENGINES, BlockArray, Engine, check_choice, dequantize, square_sums
-from ..floats import BFLOAT16
+from ..floats import BFLOAT16, check_subnormals
 
 CHUNK: Final = 1 << 16
 """Elements that are squared at a time, so that their float64 stays in the cache."""
@@ -59,7 +59,7 @@ def sqnr(x: NDArray[Any], q: BlockArray, *, engine: Engine = "numba") -> Sqnr:
     deterministic rounding: then a difference is no larger than the element, and float32 holds it. Stochastic
     rounding has it rounded once to float32, 24 bits; with a tensor scale all is float64. Of n elements the
     ratio is right to about n * 2**-53, and mostly far better. engine: both add the same squares, "numba" in
-    one pass and in another order.
+    one pass and in another order. Raises ValueError for shapes that differ.
 
     >>> import mxfp, numpy as np
     >>> x = np.array([3.0, 4.0, 1.25], np.float32)
@@ -67,6 +67,9 @@ def sqnr(x: NDArray[Any], q: BlockArray, *, engine: Engine = "numba") -> Sqnr:
     0.0625
     """
     check_choice(engine, ENGINES, "engine")
+    check_subnormals()
+    if x.shape != q.shape:
+        raise ValueError(f"x and q must have one shape, got {x.shape} and {q.shape}")
     if engine == "numba":
         sums = square_sums(x, q)
         if sums is not None and math.isfinite(sum(sums)):
@@ -106,7 +109,8 @@ def _widened(x: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         wide = x.view(np.uint16).astype(np.uint32)
         wide <<= 16
         x = wide.view(np.float32)
-    return x.astype(dtype, copy=False)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return x.astype(dtype, copy=False)
 
 
 @np.errstate(invalid="ignore", over="ignore")

@@ -112,7 +112,13 @@ def _quantize(
     unsigned = bits.dtype.type
     (mask, infinity), (shift, factor) = PATTERNS[x.dtype], _SINGLE[x.dtype]
     top = np.iinfo(unsigned).max
-    source = (unsigned(mask), unsigned(infinity if nonfinite == "saturate" else top), unsigned(infinity))
+    saturate = nonfinite == "saturate"
+    source = (
+        unsigned(mask),
+        unsigned(infinity if saturate else top),
+        unsigned(infinity),
+        unsigned(infinity) if saturate and x.dtype == np.float16 else None,
+    )
     sizes = sizes_of(x.shape, axis, fmt.block)
     run, count, grain = cuts(_quantize_in_rows, _quantize_in_strips, sizes, scales)
     share_out(
@@ -160,10 +166,11 @@ def _unscale(scale: Any, shift: Any, scaling: Any) -> Any:
 
 
 @kernel
-def _scaled(pattern: Any, shift: Any, factor: Any, unscale: Any) -> Any:
+def _scaled(pattern: Any, overflow: Any, shift: Any, factor: Any, unscale: Any) -> Any:
     """The pattern of a magnitude -> that of a float32 of the scaled magnitude, rounded to odd.
 
-    Nothing is lost but far below the smallest element.
+    Nothing is lost but far below the smallest element. overflow: float16's infinity, which comes out as
+    2**16 otherwise; None where there is none.
     """
     if shift is None:
         wide = np.float64(np.float64(np.uint64(pattern).view(np.float64)) * unscale)
@@ -173,6 +180,8 @@ def _scaled(pattern: Any, shift: Any, factor: Any, unscale: Any) -> Any:
     single = np.uint32(np.uint32(pattern) << (shift & np.uint32(31))).view(np.float32)
     if factor is not None:
         single = np.float32(single * factor)
+    if overflow is not None:
+        single = np.float32(np.inf) if pattern >= overflow else single
     return np.float32(single * unscale).view(np.int32)
 
 
@@ -217,7 +226,7 @@ def _quantize_in_rows(
 ) -> None:
     """Blocks begin … end along the last axis, every one by itself."""
     length, _, block = sizes
-    mask, left_out, infinity = source
+    mask, left_out, infinity, overflow = source
     per_row = (length + block - 1) // block
     first = begin % per_row * block
     # Unsigned indices: signed ones are asked whether they count from the end.
@@ -246,7 +255,7 @@ def _quantize_in_rows(
                 unscale = _unscale(scale, shift, scaling)
                 for i in range(width):
                     pattern = x[start + i]
-                    code = nearest_code(_scaled(pattern & mask, shift, factor, unscale), form)
+                    code = nearest_code(_scaled(pattern & mask, overflow, shift, factor, unscale), form)
                     codes[start + i] = signed_code(code, pattern > mask, form)
             start += width
             first += block
@@ -270,7 +279,7 @@ def _quantize_in_strips(
 ) -> None:
     """Strips begin … end: up to STRIP blocks side by side, one step along K after another."""
     length, inner, block = sizes
-    mask, left_out, infinity = source
+    mask, left_out, infinity, overflow = source
     per_row = (length + block - 1) // block
     across = (inner + STRIP - 1) // STRIP
     largest = np.empty(STRIP, x.dtype)
@@ -295,7 +304,7 @@ def _quantize_in_strips(
             for i in range(width):
                 scale = scales[at + i]
                 pattern = mask & ~mask if scale == scaling[3] else x[start + i]
-                scaled = _scaled(pattern & mask, shift, factor, _unscale(scale, shift, scaling))
+                scaled = _scaled(pattern & mask, overflow, shift, factor, _unscale(scale, shift, scaling))
                 codes[start + i] = signed_code(nearest_code(scaled, form), pattern > mask, form)
 
 

@@ -269,7 +269,7 @@ class Work:
         ones = b.scale.bias
         least = int(codes.min()) - a.scale.bias + min(low, ones) - ones + self.lsb
         most = int(codes.max()) - a.scale.bias + max(high, ones) - ones + self.lsb
-        return low > 0 and least >= -126 and most <= 127
+        return min(low, int(codes.min())) > 0 and least >= -126 and most <= 127
 
     def _gemv(self, down: slice, across: slice, packed: Any, target: Any, edge: Edge) -> bool:
         from .gemm import gemv_tasks

@@ -125,9 +125,11 @@ def _plan(a: BlockFormat, b: BlockFormat, accumulator: Accumulator, name: str) -
     vectors = kind.name != "wide" and group in (16, 32)
     if isinstance(accumulator, Sequential):
         dtype = accumulator.result_dtype
+        if (a.scale.has_zero or b.scale.has_zero) and not _keeps(a, b, dtype):
+            return None
         if dtype == DOUBLE:
             return Plan(kind, group, bits, Added(), DOUBLE, vectors)
-        whole = group == BLOCK or _keeps_float32(a, b)
+        whole = group == BLOCK or _keeps(a, b, SINGLE)
         if dtype == SINGLE and vectors and whole and bits <= 25 and _fits_float32(a, b):
             return Plan(kind, group, bits, _rounded(dtype), SINGLE, vectors)
         return Plan(kind, group, bits, _rounded(dtype), DOUBLE)
@@ -152,13 +154,15 @@ def _plan(a: BlockFormat, b: BlockFormat, accumulator: Accumulator, name: str) -
     return None
 
 
-def _keeps_float32(a: BlockFormat, b: BlockFormat) -> bool:
-    """Whether no term is below float32's smallest number, so that none rounds to -0.
+def _keeps(a: BlockFormat, b: BlockFormat, dtype: np.dtype[Any]) -> bool:
+    """Whether no term is below the dtype's smallest number, so that none rounds to -0.
 
-    A micro-kernel goes on through the groups that fill up a block of K, and +0 would make +0 of a -0.
+    A micro-kernel goes on through the groups that fill up a block of K, and +0 would make +0 of a -0. Where
+    a scale is zero, a sum below zero becomes -0 in all kernels, and would leave a -0 that +0 should end.
     """
     lsb = a.element.lsb_exponent + b.element.lsb_exponent
-    return a.scale.smallest * b.scale.smallest * 2.0**lsb >= 2.0**-149
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return bool(a.scale.smallest * b.scale.smallest * 2.0**lsb >= float(info.smallest_subnormal))
 
 
 def _fits_float32(a: BlockFormat, b: BlockFormat) -> bool:

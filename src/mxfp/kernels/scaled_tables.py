@@ -26,7 +26,10 @@ SCALES: Final = 256
 
 
 def supports(fmt: BlockFormat) -> bool:
-    """Whether codes are few enough for these tables, and all products float64; else the reference does it."""
+    """Whether codes are few enough for these tables, and float32 holds all elements, scales and products.
+
+    The reference does the other formats.
+    """
     element, scale = fmt.element, fmt.scale
     return (
         scale.mantissa_bits > 0
@@ -35,8 +38,8 @@ def supports(fmt: BlockFormat) -> bool:
         and not element.twos_complement
         and element.specials is Specials.NONE
         and 1 < element.magnitudes.size <= STEPS + 1
-        and scale.smallest * element.smallest_subnormal > 2.0**-256
-        and scale.max * element.max < 2.0**256
+        and min(scale.smallest, element.smallest_subnormal) >= 2.0**-64
+        and max(scale.max, element.max) < 2.0**64
     )
 
 

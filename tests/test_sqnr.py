@@ -11,12 +11,13 @@ import pytest
 
 import mxfp
 from mxfp import floats
-from mxfp.blocks import square_sums, work_alone, works_alone
+from mxfp.blocks import square_sums, work_alone
 from mxfp.files.pipeline import in_order
 from mxfp.files.sqnr import Sqnr, sqnr
-from mxfp.kernels import arrays, squares
+from mxfp.kernels import squares
 from mxfp.kernels import threads as helpers
-from support import DTYPES, FORMATS, MX, hard_array, name_of, random_blocks, size, with_specials
+from mxfp.kernels.alone import works_alone
+from support import DTYPES, FORMATS, JIT, MX, hard_array, name_of, random_blocks, size, with_specials
 
 SINGLES = ("float32", "float16", "bfloat16")
 
@@ -171,15 +172,21 @@ def test_chunks_are_added_one_after_the_other(monkeypatch):
 
 
 def test_kernels_in_a_thread_that_works_alone_have_no_helpers(monkeypatch):
-    calls = []
-    monkeypatch.setattr(arrays, "spread", lambda run, count, *rest, **options: calls.append(count))
-    x = np.ones((2, 64), np.float32)
-    work = lambda _: (works_alone(), sqnr(x, mxfp.quantize(x)).signal)
-    assert list(in_order(work, range(3))) == [(True, 128.0)] * 3
-    assert not calls
-    assert not works_alone()
-    mxfp.quantize(x)
-    assert calls
+    asked = []
+    monkeypatch.setattr(helpers, "_together", lambda *job: bool(asked.append(threading.current_thread())))
+    monkeypatch.setattr(helpers, "WORTH", 0)
+    monkeypatch.setattr(helpers.layers, "_is_initialized", True)
+    monkeypatch.setattr(helpers.numba, "get_num_threads", lambda: 4)
+    x = np.ones((8, 64), np.float32)
+
+    def work(_):
+        q = mxfp.quantize(x)
+        return works_alone(), sqnr(x, q).signal, float(mxfp.matmul(q, q.T)[0, 0])
+
+    assert list(in_order(work, range(3))) == [(True, 512.0, 64.0)] * 3
+    assert not asked
+    assert work(0) == (False, 512.0, 64.0)
+    assert bool(asked) == JIT
 
 
 def test_to_work_alone_is_said_for_one_thread():

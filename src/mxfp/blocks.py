@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import math
 import mmap
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -377,16 +376,10 @@ def _twin(engine: Engine, fmt: BlockFormat) -> Any:
 
 
 def work_alone() -> None:
-    """Have kernels of this room, called from this thread, work in it alone: for a thread among others."""
-    _thread.alone = True
+    """Have all kernels that this thread calls work in it alone: for a thread among others. A door."""
+    from .kernels import alone
 
-
-def works_alone() -> bool:
-    """Whether this thread asked for that."""
-    return getattr(_thread, "alone", False)
-
-
-_thread = threading.local()
+    alone.work_alone()
 
 
 def largest_magnitude(x: NDArray[Any], *, finite: bool = True, engine: Engine = "numba") -> float:

@@ -89,6 +89,12 @@ class Whole:
             if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP}:
                 raise
 
+    @property
+    def place(self) -> Path:
+        """Where it can be read until then."""
+        handles = Path("/proc/self/fd")
+        return handles / str(self.file.fileno()) if self._hidden is None else self._hidden.absolute()
+
     def commit(self) -> None:
         """Everything on the disk, and then the name, in one step."""
         os.fsync(self.file.fileno())

@@ -28,13 +28,7 @@ def data_path(path: Path) -> Path:
 
 
 class Output(Whole):
-    """A file being written that can be read before it has its name."""
-
-    @property
-    def place(self) -> Path:
-        """Where it can be read until then."""
-        handles = Path("/proc/self/fd")
-        return handles / str(self.file.fileno()) if self._hidden is None else self._hidden.absolute()
+    """A file being written, at whatever place of it."""
 
     def put(self, offset: int, view: memoryview) -> None:
         """Write bytes at a place."""

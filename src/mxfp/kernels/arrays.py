@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocks import tiles, works_alone
+from ..blocks import tiles
 from ..floats import BFLOAT16, to_float64
 from ..formats import Codes
 from .threads import spread
@@ -136,9 +136,6 @@ def cuts(rows: Any, strips: Any, sizes: tuple[int, int, int], scales: Codes) -> 
 
 
 def share_out(run: Callable[..., Any], count: int, *arguments: Any, grain: int) -> None:
-    """`threads.spread`, or this thread by itself if it is to work alone; without numpy's warnings."""
+    """`threads.spread` without numpy's warnings."""
     with np.errstate(all="ignore"):  # of numpy's scalars, where there is no compiler
-        if not works_alone():
-            spread(run, count, *arguments, grain=grain)
-        elif count > 0:
-            run(0, count, *arguments)
+        spread(run, count, *arguments, grain=grain)

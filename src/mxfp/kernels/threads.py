@@ -27,6 +27,7 @@ from numba.np.ufunc import parallel as layers
 
 from . import isa, tiles
 from ._jit import kernel
+from .alone import works_alone
 
 _config: Any = numba.config
 
@@ -169,8 +170,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def thread_count() -> int:
-    """Threads that numba is set to use in this thread, asked without starting its own; 1 with no compiler."""
-    if _config.DISABLE_JIT:
+    """Threads that numba is set to use in this thread, asked without starting its own.
+
+    1 with no compiler, and in a thread that is to work alone.
+    """
+    if _config.DISABLE_JIT or works_alone():
         return 1
     if not getattr(layers, "_is_initialized", True):
         return int(_config.NUMBA_NUM_THREADS)
